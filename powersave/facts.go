@@ -1,0 +1,176 @@
+package powersave
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+// NodeState is the set of state words slurmctld shows for a node: one base state
+// (IDLE, DOWN, ALLOCATED, …) and any number of flags (CLOUD, POWERED_DOWN, …).
+// Test it by membership, never by equality: new Slurm versions add words.
+// Source: slurm/slurm.h NODE_STATE_*, slurmrestd node.state.
+type NodeState uint64
+
+// Base states and flags the bridge knows, under slurmrestd's names.
+const (
+	NodeDown NodeState = 1 << iota
+	NodeIdle
+	NodeAllocated
+	NodeMixed
+	NodeFuture
+	NodeUnknown
+	NodeError
+	NodeCloud
+	NodeDrain
+	NodeFail
+	NodeCompleting
+	NodeNotResponding
+	NodePowerUp
+	NodePowerDown
+	NodePoweringUp
+	NodePoweringDown
+	NodePoweredDown
+	NodePowerDrain
+	NodeInvalidReg
+	NodeReserved
+	NodeMaintenance
+	NodePlanned
+	NodeRebootRequested
+	NodeRebootIssued
+	NodeDynamicNorm
+	NodeDynamicFuture
+	NodeResume
+	NodeUndrain
+	NodeBlocked
+	NodeExternal
+	// NodeOther stands for every word this version does not know.
+	NodeOther
+)
+
+// nodeStateWords is indexed by bit position.
+var nodeStateWords = []string{
+	"DOWN", "IDLE", "ALLOCATED", "MIXED", "FUTURE", "UNKNOWN", "ERROR", "CLOUD", "DRAIN", "FAIL", "COMPLETING", "NOT_RESPONDING",
+	"POWER_UP", "POWER_DOWN", "POWERING_UP", "POWERING_DOWN", "POWERED_DOWN", "POWER_DRAIN", "INVALID_REG", "RESERVED", "MAINTENANCE",
+	"PLANNED", "REBOOT_REQUESTED", "REBOOT_ISSUED", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "RESUME", "UNDRAIN", "BLOCKED", "EXTERNAL", "OTHER",
+}
+
+// ParseNodeState turns slurmrestd's words into a set. Words it does not know set NodeOther.
+func ParseNodeState(words []string) NodeState {
+	var s NodeState
+next:
+	for _, w := range words {
+		w = strings.ToUpper(w)
+		for i, known := range nodeStateWords {
+			if w == known {
+				s |= 1 << i
+				continue next
+			}
+		}
+		s |= NodeOther
+	}
+	return s
+}
+
+// Has reports whether every word of want is in s.
+func (s NodeState) Has(want NodeState) bool { return s&want == want }
+
+// Any reports whether at least one word of want is in s.
+func (s NodeState) Any(want NodeState) bool { return s&want != 0 }
+
+// String joins the words with "+", the way sinfo and scontrol do.
+func (s NodeState) String() string {
+	var words []string
+	for i, w := range nodeStateWords {
+		if s&(1<<i) != 0 {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, "+")
+}
+
+// SlurmNode is what slurmctld knows of one node, as far as the bridge needs it.
+type SlurmNode struct {
+	Name       string
+	State      NodeState
+	Reason     string // free text set by whoever changed the state last
+	BootTime   time.Time
+	LastBusy   time.Time
+	Address    string // NodeAddr; the node name while powered down
+	InstanceID string // slurmd --instance-id: the pod's UID
+	Features   []string
+	Partitions []string
+	Gres       string
+	CPUs       int
+	RealMemory int64 // MiB
+}
+
+// StateChange names one update slurmctld accepts for a node's state; the words
+// each Slurm version wants for it are the Slurm adapter's business.
+type StateChange string
+
+// The changes the bridge asks for (slurmctld node_mgr.c update_node).
+const (
+	StateNone           StateChange = ""                 // change other fields only
+	StateResume         StateChange = "resume"           // POWERING_DOWN: ends the wait and frees the name; DOWN/DRAIN: back to service
+	StateDown           StateChange = "down"             // needs a reason
+	StateDrain          StateChange = "drain"            // needs a reason
+	StatePowerUp        StateChange = "power_up"
+	StatePowerDown      StateChange = "power_down"       // when idle
+	StatePowerDownASAP  StateChange = "power_down_asap"  // drain, then power down
+	StatePowerDownForce StateChange = "power_down_force" // jobs are requeued or killed
+)
+
+// NodeUpdate changes several nodes at once. Zero fields stay as they are in Slurm.
+type NodeUpdate struct {
+	Nodes   []string
+	State   StateChange
+	Reason  string
+	Comment string
+	Extra   string
+}
+
+// String is used in logs and errors.
+func (u NodeUpdate) String() string {
+	return fmt.Sprintf("%s %s", u.State, slurmconf.CompressHostlist(u.Nodes))
+}
+
+// PodPhase is the pod's own lifecycle, as far as the engine distinguishes it.
+type PodPhase string
+
+// Phases in the order a healthy boot passes through them.
+const (
+	PodPending     PodPhase = "pending"     // exists, no host yet
+	PodScheduled   PodPhase = "scheduled"   // bound to a host
+	PodRunning     PodPhase = "running"     // slurmd container started
+	PodReady       PodPhase = "ready"       // Kubernetes says Ready
+	PodFailed      PodPhase = "failed"      // ended; slurmd pods are never meant to end by themselves
+	PodTerminating PodPhase = "terminating" // deletionTimestamp is set
+	PodUnknown     PodPhase = "unknown"     // host lost
+)
+
+// Pod is what Kubernetes knows of one slurmd pod of ours.
+type Pod struct {
+	Node       string // Slurm NodeName == pod name == hostname
+	NodeSet    string
+	UID        string
+	Generation int64  // annotation; which boot of this node the pod belongs to
+	Request    string // annotation; spool request ID
+	Phase      PodPhase
+	Host       string    // Kubernetes node, once scheduled
+	Created    time.Time // API server clock, one-second resolution
+	Reason     string    // CamelCase, why it is not further ("Unschedulable", "ErrImagePull", "CrashLoopBackOff", …)
+	Message    string
+}
+
+// NodeSet is the part of a NodeSet object that the engine decides with.
+type NodeSet struct {
+	Name  string // object name; unique in the bridge's namespace
+	UID   string
+	Nodes slurmconf.Hostlist
+	// Problem is set when the object cannot be used (overlap, unsupported field, shape contradiction).
+	// Its nodes are then refused with this text.
+	Problem string
+}
