@@ -1,0 +1,29 @@
+package v1alpha1
+
+// Labels and annotations on the pods of a NodeSet.
+const (
+	// LabelCluster holds the Slurm ClusterName. Only pods that carry it are ours.
+	LabelCluster = "slurmtide.io/cluster"
+	// LabelNodeSet holds the NodeSet's name.
+	LabelNodeSet = "slurmtide.io/nodeset"
+	// LabelNode holds the Slurm NodeName, which is also the pod's name and hostname.
+	LabelNode = "slurmtide.io/node"
+	// AnnotationGeneration counts the boots of a node; a late power-down carries
+	// an older generation than the pod it must not touch.
+	AnnotationGeneration = "slurmtide.io/generation"
+	// AnnotationRequest holds the ID of the request that started the boot.
+	AnnotationRequest = "slurmtide.io/request"
+)
+
+// ContainerSlurmd is the name of the container in spec.template that runs slurmd.
+const ContainerSlurmd = "slurmd"
+
+// Condition types of a NodeSet.
+const (
+	// ConditionAccepted is False while the NodeSet cannot be used; the message says why.
+	ConditionAccepted = "Accepted"
+	// ConditionCapacityAvailable is False while Kubernetes cannot place pods of the NodeSet.
+	ConditionCapacityAvailable = "CapacityAvailable"
+	// ConditionBootsHealthy is False while boots of the NodeSet keep failing.
+	ConditionBootsHealthy = "BootsHealthy"
+)

@@ -1,0 +1,425 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NodeSet is a set of Slurm nodes of one shape that are backed by pods. A node of the set
+// is powered down while it has no pod; when slurmctld powers it up, a pod of exactly that
+// name is made from the template.
+//
+// +genclient
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=nodesets,singular=nodeset,shortName=sns,categories={slurmtide,slurm}
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:selectablefield:JSONPath=`.spec.clusterRef.name`
+// +kubebuilder:printcolumn:name="Nodes",type=string,JSONPath=`.spec.nodeNames`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="PoweredUp",type=integer,JSONPath=`.status.poweredUp`
+// +kubebuilder:printcolumn:name="Booting",type=integer,JSONPath=`.status.booting`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`
+// +kubebuilder:printcolumn:name="Accepted",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must not be longer than 63 characters: pods carry it as a label"
+type NodeSet struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec NodeSetSpec `json:"spec"`
+	// +optional
+	Status NodeSetStatus `json:"status,omitempty"`
+}
+
+// NodeSetList is a list of NodeSets.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+type NodeSetList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []NodeSet `json:"items"`
+}
+
+// NodeSetMode says who chooses the names of the nodes that exist.
+//
+// +kubebuilder:validation:Enum=Cloud;Dynamic
+type NodeSetMode string
+
+const (
+	// ModeCloud: the node records stand in slurm.conf with State=CLOUD and slurmctld picks names.
+	ModeCloud NodeSetMode = "Cloud"
+	// ModeDynamic: nodes register themselves (slurmd -Z) and Slurmtide picks names.
+	ModeDynamic NodeSetMode = "Dynamic"
+)
+
+// NodeSetSpec is what the user wants.
+//
+// Rules that refuse fields without an implementation stand one per field, so that the
+// message names the field.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Dynamic'",message="spec.mode Dynamic is not supported yet in this version: use Cloud"
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas == 0",message="spec.replicas greater than 0 is not supported yet in this version: remove it or set it to 0"
+// +kubebuilder:validation:XValidation:rule="!has(self.offerings)",message="spec.offerings is not supported yet in this version: remove it and put node selector and tolerations into spec.template"
+// +kubebuilder:validation:XValidation:rule="!has(self.backoff)",message="spec.backoff is not supported yet in this version: remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.suspend)",message="spec.suspend is not supported yet in this version: remove it and set SuspendTime in slurm.conf"
+//
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.exists(c, c.name == 'slurmd')",message="spec.template.spec.containers must have a container named slurmd"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || (has(c.image) && c.image != ''))",message="spec.template.spec.containers: the container slurmd needs an image"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.restartPolicy) || self.template.spec.restartPolicy == 'Never'",message="spec.template.spec.restartPolicy must be Never or absent: a restarted slurmd looks to slurmctld like a rebooted node; Slurmtide replaces the pod instead"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.automountServiceAccountToken) || !self.template.spec.automountServiceAccountToken",message="spec.template.spec.automountServiceAccountToken must be false or absent: every job in the pod could use the token"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.resources) || !has(c.resources.limits) || !('cpu' in c.resources.limits) || quantity(string(c.resources.limits['cpu'])).compareTo(quantity(string(self.shape.cpus))) >= 0)",message="spec.template: the cpu limit of container slurmd is below spec.shape.cpus: raise the limit, remove it or lower the shape"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.resources) || !has(c.resources.limits) || !('memory' in c.resources.limits) || quantity(string(c.resources.limits['memory'])).compareTo(quantity(string(self.shape.realMemory) + 'Mi')) >= 0)",message="spec.template: the memory limit of container slurmd is below spec.shape.realMemory (MiB): raise the limit, remove it or lower the shape"
+type NodeSetSpec struct {
+	// The Slurm cluster the nodes belong to. Cannot be changed.
+	//
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.clusterRef cannot be changed: make a new NodeSet"
+	ClusterRef ClusterRef `json:"clusterRef"`
+
+	// Names of the nodes as a Slurm hostlist, for example "cpu-[0-49]" or "cpu-[00-49],gpu-1".
+	// A node's pod and its hostname carry the same name, so every name is a DNS label: lower-case
+	// letters, digits and "-", at most 63 characters. In mode Cloud slurm.conf must have them with
+	// State=CLOUD. Two NodeSets of a cluster must not share a name; the older one keeps it.
+	// Names can be added at any time. The pod of a name that is removed stays until Slurm powers
+	// the node down; after that the node cannot be powered up any more.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:Pattern=`^[a-z0-9\[][a-z0-9,:\[\]-]*$`
+	NodeNames string `json:"nodeNames"`
+
+	// Cloud: the records stand in slurm.conf with State=CLOUD and slurmctld picks the names.
+	// Dynamic: nodes register themselves and Slurmtide picks the names (not supported yet).
+	// Cannot be changed.
+	//
+	// +optional
+	// +kubebuilder:default=Cloud
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.mode cannot be changed: make a new NodeSet"
+	Mode NodeSetMode `json:"mode,omitempty"`
+
+	// Least number of nodes that stay powered up. It is the field that autoscalers write through
+	// the scale subresource (not supported yet: only 0).
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// What one node offers to Slurm. It must say the same as the node's record in slurm.conf.
+	Shape Shape `json:"shape"`
+
+	// Pod template. It must have a container named slurmd. Slurmtide sets the pod's name, hostname,
+	// labels, annotations and owner, and puts "slurmd -D -b -N <node> ..." in front of the
+	// container's args. Where the container says nothing, requests for cpu and memory, the memory
+	// limit and GPUs are taken from the shape. Changes reach pods that are made later.
+	Template corev1.PodTemplateSpec `json:"template"`
+
+	// Alternatives for the same shape, tried in order: on-demand, spot, another zone (not supported yet).
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	Offerings []Offering `json:"offerings,omitempty"`
+
+	// How the nodes of one job are brought up (not supported yet).
+	//
+	// +optional
+	Boot *BootPolicy `json:"boot,omitempty"`
+
+	// How long an offering rests after it had no capacity (not supported yet).
+	//
+	// +optional
+	Backoff *BackoffPolicy `json:"backoff,omitempty"`
+
+	// When idle nodes are powered down (not supported yet: slurm.conf decides).
+	//
+	// +optional
+	Suspend *SuspendPolicy `json:"suspend,omitempty"`
+}
+
+// ClusterRef names the Slurm cluster.
+type ClusterRef struct {
+	// ClusterName of slurm.conf.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$`
+	Name string `json:"name"`
+}
+
+// Shape is what one node offers to Slurm, in the units of a NodeName line in slurm.conf.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.sockets) || !has(self.coresPerSocket) || !has(self.threadsPerCore) || self.sockets * self.coresPerSocket * self.threadsPerCore == self.cpus",message="spec.shape: sockets * coresPerSocket * threadsPerCore must equal cpus"
+// +kubebuilder:validation:XValidation:rule="has(self.sockets) == has(self.coresPerSocket) && has(self.sockets) == has(self.threadsPerCore)",message="spec.shape: give sockets, coresPerSocket and threadsPerCore together or none of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.features)",message="spec.shape.features is not supported yet in this version: remove it and set Feature= on the NodeName line of slurm.conf"
+// +kubebuilder:validation:XValidation:rule="!has(self.weight)",message="spec.shape.weight is not supported yet in this version: remove it and set Weight= on the NodeName line of slurm.conf"
+type Shape struct {
+	// CPUs Slurm may hand out on the node (CPUs=).
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	CPUs int32 `json:"cpus"`
+
+	// Sockets=. Needs coresPerSocket and threadsPerCore beside it.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Sockets *int32 `json:"sockets,omitempty"`
+
+	// CoresPerSocket=.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	CoresPerSocket *int32 `json:"coresPerSocket,omitempty"`
+
+	// ThreadsPerCore=.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	ThreadsPerCore *int32 `json:"threadsPerCore,omitempty"`
+
+	// Memory Slurm may hand out on the node, in MiB (RealMemory=).
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1073741824
+	RealMemory int64 `json:"realMemory"`
+
+	// Generic resources in slurm.conf's notation (Gres=), for example "gpu:2" or "gpu:h100:2".
+	// GPUs become a limit for nvidia.com/gpu unless the template asks for GPUs itself.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_.:,()/*-]+$`
+	Gres string `json:"gres,omitempty"`
+
+	// Features jobs can ask for with --constraint (not supported yet: set Feature= in slurm.conf).
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=128
+	// +listType=set
+	Features []string `json:"features,omitempty"`
+
+	// Scheduling weight; Slurm prefers lower ones (not supported yet: set Weight= in slurm.conf).
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Weight *int32 `json:"weight,omitempty"`
+}
+
+// Offering is one way to get hosts for the shape.
+type Offering struct {
+	// Name of the offering, unique in the NodeSet.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// Added to the template's node selector.
+	//
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// Added to the template's tolerations.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// Offerings with a lower weight are tried first; equal ones in the order given.
+	//
+	// +optional
+	Weight *int32 `json:"weight,omitempty"`
+
+	// Most nodes that may run on this offering at once.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Limit *int32 `json:"limit,omitempty"`
+}
+
+// BootStrategy says what happens when a job cannot get all its nodes.
+//
+// +kubebuilder:validation:Enum=AllOrNothing;Greedy;BestEffort
+type BootStrategy string
+
+const (
+	// AllOrNothing gives back every node of a job that does not get all of them by the deadline.
+	AllOrNothing BootStrategy = "AllOrNothing"
+	// Greedy keeps the nodes that came up for jobs that can be completed with them.
+	Greedy BootStrategy = "Greedy"
+	// BestEffort keeps every node that came up.
+	BestEffort BootStrategy = "BestEffort"
+)
+
+// BootPolicy says how the nodes of one job are brought up.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.strategy)",message="spec.boot.strategy is not supported yet in this version: remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.deadline)",message="spec.boot.deadline is not supported yet in this version: remove it and set ResumeTimeout in slurm.conf"
+// +kubebuilder:validation:XValidation:rule="!has(self.unschedulableGrace)",message="spec.boot.unschedulableGrace is not supported yet in this version: remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.provisioningRequest)",message="spec.boot.provisioningRequest is not supported yet in this version: remove it"
+type BootPolicy struct {
+	// What happens when a job cannot get all its nodes.
+	//
+	// +optional
+	Strategy BootStrategy `json:"strategy,omitempty"`
+
+	// Time from the resume request until all nodes of a job must have registered. Shorter than ResumeTimeout.
+	//
+	// +optional
+	Deadline *metav1.Duration `json:"deadline,omitempty"`
+
+	// How long a pod may stay unschedulable before its boot counts as failed for lack of capacity.
+	//
+	// +optional
+	UnschedulableGrace *metav1.Duration `json:"unschedulableGrace,omitempty"`
+
+	// Ask the cluster autoscaler for all nodes of a job at once before pods are made.
+	//
+	// +optional
+	ProvisioningRequest *ProvisioningRequest `json:"provisioningRequest,omitempty"`
+}
+
+// ProvisioningRequest configures autoscaling.x-k8s.io ProvisioningRequests.
+type ProvisioningRequest struct {
+	// provisioningClassName, for example best-effort-atomic-scale-up.autoscaling.x-k8s.io.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ClassName string `json:"className"`
+
+	// Parameters of the class.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=100
+	Parameters map[string]string `json:"parameters,omitempty"`
+}
+
+// BackoffPolicy says how long an offering rests after it had no capacity.
+type BackoffPolicy struct {
+	// First rest; it doubles with every failure.
+	//
+	// +optional
+	Initial *metav1.Duration `json:"initial,omitempty"`
+
+	// Longest rest.
+	//
+	// +optional
+	Max *metav1.Duration `json:"max,omitempty"`
+}
+
+// SuspendPolicy says when idle nodes are powered down.
+type SuspendPolicy struct {
+	// Idle time after which a node is powered down (SuspendTime).
+	//
+	// +optional
+	IdleTime *metav1.Duration `json:"idleTime,omitempty"`
+
+	// Time a power-down may take (SuspendTimeout).
+	//
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}
+
+// NodeSetStatus is what Slurmtide observed.
+type NodeSetStatus struct {
+	// metadata.generation of the spec this status speaks of.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Nodes that have a pod.
+	//
+	// +optional
+	PoweredUp int32 `json:"poweredUp"`
+
+	// Nodes with a pod that have not registered with slurmctld yet.
+	//
+	// +optional
+	Booting int32 `json:"booting"`
+
+	// Nodes that registered and take jobs.
+	//
+	// +optional
+	Ready int32 `json:"ready"`
+
+	// Nodes whose last boot failed.
+	//
+	// +optional
+	Failed int32 `json:"failed"`
+
+	// Same as poweredUp, for the scale subresource.
+	//
+	// +optional
+	Replicas int32 `json:"replicas"`
+
+	// Label selector of the NodeSet's pods, for the scale subresource.
+	//
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// Accepted, CapacityAvailable, BootsHealthy.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// What is known of each offering.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Offerings []OfferingStatus `json:"offerings,omitempty"`
+}
+
+// OfferingState says whether an offering is used for new pods.
+//
+// +kubebuilder:validation:Enum=Available;BackingOff
+type OfferingState string
+
+const (
+	// OfferingAvailable: new pods may use it.
+	OfferingAvailable OfferingState = "Available"
+	// OfferingBackingOff: it had no capacity and rests until RetryTime.
+	OfferingBackingOff OfferingState = "BackingOff"
+)
+
+// OfferingStatus is what is known of one offering.
+type OfferingStatus struct {
+	// Name of the offering.
+	Name string `json:"name"`
+
+	// Available or BackingOff.
+	//
+	// +optional
+	State OfferingState `json:"state,omitempty"`
+
+	// Nodes that run on it.
+	//
+	// +optional
+	Nodes int32 `json:"nodes"`
+
+	// When it is tried again.
+	//
+	// +optional
+	RetryTime *metav1.Time `json:"retryTime,omitempty"`
+
+	// Why it rests.
+	//
+	// +optional
+	Message string `json:"message,omitempty"`
+}
