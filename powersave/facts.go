@@ -1,6 +1,7 @@
 package powersave
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -113,10 +114,10 @@ type StateChange string
 
 // The changes the bridge asks for (slurmctld node_mgr.c update_node).
 const (
-	StateNone           StateChange = ""                 // change other fields only
-	StateResume         StateChange = "resume"           // POWERING_DOWN: ends the wait and frees the name; DOWN/DRAIN: back to service
-	StateDown           StateChange = "down"             // needs a reason
-	StateDrain          StateChange = "drain"            // needs a reason
+	StateNone           StateChange = ""       // change other fields only
+	StateResume         StateChange = "resume" // POWERING_DOWN: ends the wait and frees the name; DOWN/DRAIN: back to service
+	StateDown           StateChange = "down"   // needs a reason
+	StateDrain          StateChange = "drain"  // needs a reason
 	StatePowerUp        StateChange = "power_up"
 	StatePowerDown      StateChange = "power_down"       // when idle
 	StatePowerDownASAP  StateChange = "power_down_asap"  // drain, then power down
@@ -134,7 +135,7 @@ type NodeUpdate struct {
 
 // String is used in logs and errors.
 func (u NodeUpdate) String() string {
-	return fmt.Sprintf("%s %s", u.State, slurmconf.CompressHostlist(u.Nodes))
+	return fmt.Sprintf("%s %s", cmp.Or(u.State, "update of"), slurmconf.CompressHostlist(u.Nodes))
 }
 
 // PodPhase is the pod's own lifecycle, as far as the engine distinguishes it.

@@ -1,0 +1,355 @@
+package powersave
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave/spool"
+)
+
+// Config holds the Engine's times. The zero value of a field means its default.
+type Config struct {
+	// FreshFor is the age up to which a resume request is carried out without asking Slurm
+	// whether it still stands. Default 30 s.
+	FreshFor time.Duration
+	// PollFast is the pause between reads while a slurmd could register any moment. Default 150 ms.
+	PollFast time.Duration
+	// PollSlow is the pause while power-downs or gates wait. Default 1 s.
+	PollSlow time.Duration
+	// PollWait is the pause while boots wait for a host. Default 5 s.
+	PollWait time.Duration
+	// PollIdle is the pause while nothing happens. Default 60 s.
+	PollIdle time.Duration
+	// Sightings is how far apart two complete reads must be to confirm something lost. Default 10 s.
+	Sightings time.Duration
+	// RegisterGrace is how long a running slurmd may stay unregistered after a repeated power-up
+	// before its pod is replaced. Default 5 s.
+	RegisterGrace time.Duration
+	// History is how many finished boots Status shows. Default 1000.
+	History int
+}
+
+func (c Config) withDefaults() Config {
+	c.FreshFor = cmp.Or(c.FreshFor, 30*time.Second)
+	c.PollFast = cmp.Or(c.PollFast, 150*time.Millisecond)
+	c.PollSlow = cmp.Or(c.PollSlow, time.Second)
+	c.PollWait = cmp.Or(c.PollWait, 5*time.Second)
+	c.PollIdle = cmp.Or(c.PollIdle, time.Minute)
+	c.Sightings = cmp.Or(c.Sightings, 10*time.Second)
+	c.RegisterGrace = cmp.Or(c.RegisterGrace, 5*time.Second)
+	c.History = cmp.Or(c.History, 1000)
+	return c
+}
+
+const (
+	retryFirst   = 250 * time.Millisecond // pause after the first failed call for a node, doubled each time
+	retryMost    = 15 * time.Second
+	freeBatch    = 250 * time.Millisecond // node names freed within this time share one update
+	recordedNote = 20                     // newest problems kept for Status
+)
+
+// Engine is the state machine. Use it from one goroutine.
+type Engine struct {
+	cfg Config
+
+	nodes     map[string]*node
+	active    []*node // with an order in hand, oldest first; settled ones are dropped lazily
+	sets      map[string]NodeSet
+	requests  map[string]*request
+	gangs     map[uint32]*gang
+	gates     []*gate
+	heldGates []GateOpened // arrived before the NodeSets were known
+
+	podsRead, setsRead bool
+
+	reads    reads
+	freeable []*node // pods gone, name to be freed in Slurm
+	freeAt   time.Time
+	wakes    wakeHeap
+
+	history []Boot
+	notes   []Note
+
+	now time.Time
+	out []Action
+}
+
+// request counts down the nodes for which a spooled request is not settled yet.
+type request struct {
+	Request
+	accepted time.Time
+	open     int
+}
+
+// gang is a job whose nodes were powered up for it, however many requests that took.
+type gang struct {
+	job   uint32
+	nodes []string
+}
+
+// New returns an Engine that knows nothing yet.
+func New(cfg Config) *Engine {
+	return &Engine{
+		cfg:      cfg.withDefaults(),
+		nodes:    map[string]*node{},
+		sets:     map[string]NodeSet{},
+		requests: map[string]*request{},
+		gangs:    map[uint32]*gang{},
+	}
+}
+
+// Step takes one event that happened at now and returns what is to be done about it.
+// now must not go backwards; it needs no relation to the clocks of Slurm or Kubernetes.
+func (e *Engine) Step(now time.Time, ev Event) []Action {
+	if now.After(e.now) {
+		e.now = now
+	}
+	e.out = nil
+	switch ev := ev.(type) {
+	case RequestAccepted:
+		e.accept(ev.Request)
+	case NodeSetsRead:
+		e.readNodeSets(ev.NodeSets)
+	case PodsRead:
+		e.readPods(ev.Pods)
+	case PodSeen:
+		e.seePod(ev.Pod)
+	case PodGone:
+		e.losePod(ev.Node, ev.UID)
+	case SlurmRead:
+		e.readSlurm(ev)
+	case SlurmReadFailed:
+		e.reads.failed(e.now, ev.Err)
+		e.note(Warn, nil, "", "reading nodes from slurmrestd failed: "+ev.Err)
+	case PodCreated:
+		e.podCreated(ev)
+	case PodCreateFailed:
+		e.podCreateFailed(ev)
+	case PodDeleted:
+		if ev.Gone {
+			e.losePod(ev.Node, ev.UID)
+		}
+	case PodDeleteFailed:
+		e.podDeleteFailed(ev)
+	case NodesUpdated:
+		e.nodesUpdated(ev)
+	case GateOpened:
+		e.openGate(ev)
+	case GateClosed:
+		e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool { return g.id == ev.ID })
+		e.heldGates = slices.DeleteFunc(e.heldGates, func(g GateOpened) bool { return g.ID == ev.ID })
+	case Tick:
+	default:
+		panic(fmt.Sprintf("powersave: unknown event %T", ev))
+	}
+	e.wake()
+	e.free()
+	e.expireGates()
+	e.planRead()
+	return e.out
+}
+
+// NextWake is when Step wants to be called with Tick if no event comes before. Zero: never.
+func (e *Engine) NextWake() time.Time {
+	next := e.reads.next()
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if len(e.wakes) > 0 {
+		sooner(e.wakes[0].at)
+	}
+	if len(e.freeable) > 0 {
+		sooner(e.freeAt)
+	}
+	for _, g := range e.gates {
+		sooner(g.deadline)
+	}
+	return next
+}
+
+func (e *Engine) do(a Action) { e.out = append(e.out, a) }
+
+func (e *Engine) node(name string) *node {
+	n := e.nodes[name]
+	if n == nil {
+		n = &node{name: name, set: e.setOf(name)}
+		e.nodes[name] = n
+	}
+	return n
+}
+
+// setOf names the NodeSet that owns a node: a usable one before one with a problem.
+func (e *Engine) setOf(name string) string {
+	owner := ""
+	for _, s := range slices.Sorted(maps.Keys(e.sets)) {
+		if !e.sets[s].Nodes.Contains(name) {
+			continue
+		}
+		if e.sets[s].Problem == "" {
+			return s
+		}
+		owner = cmp.Or(owner, s)
+	}
+	return owner
+}
+
+// accept turns a request into orders, node by node. What a newer request has already settled
+// is counted as settled here, too.
+func (e *Engine) accept(r Request) {
+	if _, dup := e.requests[r.ID]; dup {
+		return
+	}
+	req := &request{Request: r, accepted: e.now, open: r.Nodes.Len()}
+	e.requests[r.ID] = req
+	for _, j := range r.Jobs {
+		e.remember(j)
+	}
+	if req.open == 0 {
+		e.finish(req)
+		return
+	}
+	for name := range r.Nodes.All() {
+		n := e.node(name)
+		switch r.Kind {
+		case spool.KindResume:
+			e.orderBoot(n, req)
+		case spool.KindSuspend, spool.KindResumeFail:
+			e.orderOff(n, req)
+		default:
+			e.note(Fault, n, r.ID, fmt.Sprintf("request of unknown kind %q ignored", r.Kind))
+			e.settled(req)
+		}
+		e.decide(n)
+	}
+}
+
+func (e *Engine) remember(j Job) {
+	g := e.gangs[j.ID]
+	if g == nil {
+		g = &gang{job: j.ID}
+		e.gangs[j.ID] = g
+	}
+	for name := range j.Nodes.All() {
+		if !slices.Contains(g.nodes, name) {
+			g.nodes = append(g.nodes, name)
+		}
+		n := e.node(name)
+		if !slices.Contains(n.jobs, j.ID) {
+			n.jobs = append(n.jobs, j.ID)
+		}
+	}
+}
+
+// settled counts one node of a request as done.
+func (e *Engine) settled(req *request) {
+	req.open--
+	if req.open <= 0 {
+		e.finish(req)
+	}
+}
+
+func (e *Engine) finish(req *request) {
+	delete(e.requests, req.ID)
+	e.do(FinishRequest{ID: req.ID})
+}
+
+func (e *Engine) readNodeSets(sets []NodeSet) {
+	e.setsRead = true
+	e.sets = make(map[string]NodeSet, len(sets))
+	for _, s := range sets {
+		e.sets[s.Name] = s
+		if s.Problem != "" {
+			e.do(Report{Level: Warn, NodeSet: s.Name, Text: s.Problem})
+		}
+	}
+	owner := map[string]string{}
+	for _, usable := range []bool{false, true} { // the usable ones last: they win
+		for _, s := range sets {
+			if (s.Problem == "") != usable {
+				continue
+			}
+			for name := range s.Nodes.All() {
+				owner[name] = s.Name
+				e.node(name)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
+		n := e.nodes[name]
+		set := owner[name]
+		if n.set == set {
+			continue
+		}
+		n.set = set
+		e.decide(n)
+	}
+	held := e.heldGates
+	e.heldGates = nil
+	for _, g := range held {
+		e.openGate(g)
+	}
+}
+
+// wake decides afresh on every node whose time has come.
+func (e *Engine) wake() {
+	for len(e.wakes) > 0 && !e.wakes[0].at.After(e.now) {
+		w := heap.Pop(&e.wakes).(wake)
+		if w.n.wakeAt.Equal(w.at) {
+			w.n.wakeAt = time.Time{}
+			e.decide(w.n)
+		}
+	}
+}
+
+// wakeAt asks for decide(n) at t, replacing a later appointment.
+func (e *Engine) wakeAt(n *node, t time.Time) {
+	if !n.wakeAt.IsZero() && !t.Before(n.wakeAt) {
+		return
+	}
+	n.wakeAt = t
+	heap.Push(&e.wakes, wake{t, n})
+}
+
+// note records a problem for Status and reports it. The same text about the same node is said once.
+func (e *Engine) note(level ReportLevel, n *node, req, text string) {
+	r := Report{Level: level, Request: req, Text: text}
+	if n != nil {
+		r.Node, r.NodeSet = n.name, n.set
+		if n.noted == text {
+			return
+		}
+		n.noted = text
+	}
+	e.do(r)
+	if level == Info {
+		return
+	}
+	if len(e.notes) == recordedNote {
+		e.notes = slices.Delete(e.notes, 0, 1)
+	}
+	e.notes = append(e.notes, Note{Time: e.now, Node: r.Node, Request: req, Text: text})
+}
+
+type wake struct {
+	at time.Time
+	n  *node
+}
+
+type wakeHeap []wake
+
+func (h wakeHeap) Len() int           { return len(h) }
+func (h wakeHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h wakeHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *wakeHeap) Push(x any)        { *h = append(*h, x.(wake)) }
+func (h *wakeHeap) Pop() any {
+	old := *h
+	w := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return w
+}

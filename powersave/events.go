@@ -1,0 +1,176 @@
+package powersave
+
+import (
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+// Request is one call of ResumeProgram, SuspendProgram or ResumeFailProgram, as found in the spool.
+type Request struct {
+	ID       string
+	Sequence int64 // grows with every request accepted by the spool
+	Kind     spool.Kind
+	Started  time.Time // when the program started, the closest known time to slurmctld's decision
+	Nodes    slurmconf.Hostlist
+	Jobs     []Job // resume only; jobless power-ups name none
+}
+
+// Job is one job of a resume request.
+type Job struct {
+	ID        uint32
+	Nodes     slurmconf.Hostlist // nodes_alloc: the whole job, also nodes that are up or came in another slice
+	Partition string
+}
+
+// Event is something the Engine is told.
+type Event interface{ event() }
+
+// RequestAccepted hands over a request from the spool. Repeating one is harmless.
+type RequestAccepted struct{ Request Request }
+
+// NodeSetsRead replaces all that is known of NodeSets.
+type NodeSetsRead struct{ NodeSets []NodeSet }
+
+// PodsRead is the complete list of the cluster's slurmd pods.
+type PodsRead struct{ Pods []Pod }
+
+// PodSeen is the newest state of one pod.
+type PodSeen struct{ Pod Pod }
+
+// PodGone says that a pod exists no longer.
+type PodGone struct{ Node, UID string }
+
+// SlurmRead answers ReadSlurm.
+type SlurmRead struct {
+	Complete bool // every node of the cluster is in Nodes
+	Nodes    []SlurmNode
+	Unknown  []string // asked for, and not known to slurmctld
+}
+
+// SlurmReadFailed answers ReadSlurm.
+type SlurmReadFailed struct{ Err string }
+
+// PodCreated answers CreatePod.
+type PodCreated struct {
+	Node, UID  string
+	Generation int64
+}
+
+// PodCreateFailed answers CreatePod.
+type PodCreateFailed struct {
+	Node       string
+	Generation int64
+	// Permanent failures are retried slowly: something must be changed by people first.
+	Permanent bool
+	// Existing is the pod that has the name, when that is why.
+	Existing *Pod
+	Err      string
+}
+
+// PodDeleted answers DeletePod: Kubernetes accepted the deletion, or the pod was gone already.
+type PodDeleted struct {
+	Node, UID string
+	Gone      bool
+}
+
+// PodDeleteFailed answers DeletePod.
+type PodDeleteFailed struct{ Node, UID, Err string }
+
+// NodesUpdated answers UpdateNodes; an empty Err means that slurmctld took it.
+type NodesUpdated struct {
+	Update NodeUpdate
+	Err    string
+}
+
+// GateOpened says that a start-gate waits for a job's nodes.
+type GateOpened struct {
+	ID       uint64
+	JobID    uint32
+	Nodes    slurmconf.Hostlist
+	Deadline time.Time // zero: none
+}
+
+// GateClosed says that the waiting start-gate went away.
+type GateClosed struct{ ID uint64 }
+
+// Tick says that time has passed.
+type Tick struct{}
+
+func (RequestAccepted) event() {}
+func (NodeSetsRead) event()    {}
+func (PodsRead) event()        {}
+func (PodSeen) event()         {}
+func (PodGone) event()         {}
+func (SlurmRead) event()       {}
+func (SlurmReadFailed) event() {}
+func (PodCreated) event()      {}
+func (PodCreateFailed) event() {}
+func (PodDeleted) event()      {}
+func (PodDeleteFailed) event() {}
+func (NodesUpdated) event()    {}
+func (GateOpened) event()      {}
+func (GateClosed) event()      {}
+func (Tick) event()            {}
+
+// Action is something the Engine wants done.
+type Action interface{ action() }
+
+// CreatePod asks for a slurmd pod. Answered by PodCreated or PodCreateFailed.
+type CreatePod struct {
+	Node, NodeSet string
+	Generation    int64
+	Request       string // the request that began the boot; empty when found by reconciling
+}
+
+// DeletePod asks for the pod with exactly this UID to go. Answered by PodDeleted or PodDeleteFailed.
+type DeletePod struct{ Node, UID, Why string }
+
+// UpdateNodes asks slurmctld to change nodes. Answered by NodesUpdated.
+type UpdateNodes struct{ Update NodeUpdate }
+
+// ReadSlurm asks for the state of nodes; no Nodes means all. At most one is under way.
+// Answered by SlurmRead or SlurmReadFailed.
+type ReadSlurm struct{ Nodes []string }
+
+// FinishRequest says that everything a request asked for is done or superseded.
+type FinishRequest struct{ ID string }
+
+// AnswerGate lets a waiting start-gate go. Ready false: the nodes are not up, and waiting is pointless.
+type AnswerGate struct {
+	ID     uint64
+	Ready  bool
+	Reason string
+}
+
+// BootDone reports a boot that ended well, for history and metrics.
+type BootDone struct{ Boot Boot }
+
+// Report is something people should know, for the log.
+type Report struct {
+	Level   ReportLevel
+	Node    string
+	NodeSet string
+	Request string
+	Text    string
+}
+
+// ReportLevel says how loud a Report is.
+type ReportLevel int
+
+// Levels of reports.
+const (
+	Info ReportLevel = iota
+	Warn
+	Fault
+)
+
+func (CreatePod) action()     {}
+func (DeletePod) action()     {}
+func (UpdateNodes) action()   {}
+func (ReadSlurm) action()     {}
+func (FinishRequest) action() {}
+func (AnswerGate) action()    {}
+func (BootDone) action()      {}
+func (Report) action()        {}

@@ -1,0 +1,84 @@
+package powersave
+
+import (
+	"slices"
+	"time"
+)
+
+// gate is a start-gate that waits for the nodes of its job. It is let go when a read of Slurm
+// later than its arrival shows that all of them serve: PrologSlurmctld starts before
+// ResumeProgram, so that no boot in hand does not mean that the nodes are up.
+type gate struct {
+	id       uint64
+	nodes    []*node // those not seen serving yet
+	read     int     // reads asked for before it came
+	deadline time.Time
+}
+
+func (e *Engine) openGate(ev GateOpened) {
+	if !e.setsRead {
+		e.heldGates = append(e.heldGates, ev)
+		return
+	}
+	g := &gate{id: ev.ID, read: e.reads.count, deadline: ev.Deadline}
+	for name := range ev.Nodes.All() {
+		n := e.nodes[name]
+		if n == nil || n.set == "" {
+			continue // not ours: never a reason to wait
+		}
+		g.nodes = append(g.nodes, n)
+	}
+	if len(g.nodes) == 0 {
+		e.do(AnswerGate{ID: g.id, Ready: true})
+		return
+	}
+	e.gates = append(e.gates, g)
+	e.reads.want(e.now)
+}
+
+// waiting are the nodes to be read for the gate.
+func (g *gate) waiting() []*node { return g.nodes }
+
+// poll is when the gate wants Slurm to be read next, if the last read ended at last.
+func (g *gate) poll(last time.Time, slow time.Duration) time.Time {
+	for _, n := range g.nodes {
+		if !n.readSince(g.read) {
+			return last
+		}
+	}
+	return last.Add(slow) // boots in hand poll faster by themselves
+}
+
+func (e *Engine) checkGates() {
+	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
+		var down string
+		g.nodes = slices.DeleteFunc(g.nodes, func(n *node) bool {
+			if !n.readSince(g.read) {
+				return false
+			}
+			if n.missing || n.slurm.State.Any(NodeDown) {
+				down = n.name
+			}
+			return n.missing || serving(n.slurm.State)
+		})
+		switch {
+		case len(g.nodes) == 0:
+			e.do(AnswerGate{ID: g.id, Ready: true})
+		case down != "":
+			e.do(AnswerGate{ID: g.id, Reason: "node " + down + " is down"})
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+func (e *Engine) expireGates() {
+	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
+		if g.deadline.IsZero() || g.deadline.After(e.now) {
+			return false
+		}
+		e.do(AnswerGate{ID: g.id, Reason: "the nodes were not up in time"})
+		return true
+	})
+}

@@ -1,0 +1,101 @@
+package powersave
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+func (e *Engine) readPods(pods []Pod) {
+	e.podsRead = true
+	have := make(map[string]bool, len(pods))
+	for _, p := range pods {
+		have[p.Node] = true
+		e.node(p.Node).setPod(p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
+		n := e.nodes[name]
+		if !have[name] && n.pod != nil {
+			n.losePod(n.pod.UID)
+		}
+		e.decide(n)
+	}
+}
+
+func (e *Engine) seePod(p Pod) {
+	n := e.node(p.Node)
+	n.setPod(p)
+	e.decide(n)
+}
+
+func (e *Engine) losePod(name, uid string) {
+	n := e.nodes[name]
+	if n == nil {
+		return
+	}
+	n.losePod(uid)
+	e.decide(n)
+}
+
+// setPod takes in a pod; one with another UID has taken the place of the one known before.
+func (n *node) setPod(p Pod) {
+	if n.goneUID == p.UID {
+		return // an answer that was overtaken by the pod's end
+	}
+	n.pod = &p
+}
+
+func (n *node) losePod(uid string) {
+	n.goneUID = uid
+	if n.pod != nil && n.pod.UID == uid {
+		n.pod, n.deleting, n.delTries = nil, "", 0
+	}
+}
+
+func (e *Engine) podCreated(ev PodCreated) {
+	n := e.nodes[ev.Node]
+	if n == nil {
+		return
+	}
+	if b := n.boot; b != nil && b.generation == ev.Generation {
+		b.creating, b.tries = false, 0
+	}
+	if n.pod == nil {
+		n.setPod(Pod{Node: ev.Node, NodeSet: n.set, UID: ev.UID, Generation: ev.Generation, Phase: PodPending, Created: e.now})
+	}
+	e.decide(n)
+}
+
+func (e *Engine) podCreateFailed(ev PodCreateFailed) {
+	n := e.nodes[ev.Node]
+	if n == nil || n.boot == nil || n.boot.generation != ev.Generation {
+		return
+	}
+	b := n.boot
+	b.creating = false
+	if ev.Existing != nil && n.pod == nil {
+		n.setPod(*ev.Existing)
+	}
+	if n.pod == nil {
+		b.problem = ev.Err
+		e.note(Warn, n, b.request(), "creating pod failed: "+ev.Err)
+		b.retryAt = e.now.Add(pause(b.tries))
+		if ev.Permanent {
+			b.retryAt = e.now.Add(retryMost)
+		}
+		b.tries++
+	}
+	e.decide(n)
+}
+
+func (e *Engine) podDeleteFailed(ev PodDeleteFailed) {
+	n := e.nodes[ev.Node]
+	if n == nil || n.deleting != ev.UID {
+		return
+	}
+	e.note(Warn, n, "", fmt.Sprintf("deleting pod %s failed: %s", ev.UID, ev.Err))
+	n.deleting = ""
+	n.delRetry = e.now.Add(pause(n.delTries))
+	n.delTries++
+	e.wakeAt(n, n.delRetry)
+}

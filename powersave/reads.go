@@ -1,0 +1,204 @@
+package powersave
+
+import (
+	"time"
+)
+
+// manyNodes is the number of nodes above which one complete read is cheaper than single ones.
+const manyNodes = 4
+
+// reads plans when Slurm is read, one read at a time, so that its cost stays bounded: after a
+// read that took d the next one waits at least restFactor times d.
+type reads struct {
+	underway  bool
+	asked     time.Time
+	ended     time.Time
+	complete  time.Time // when the last complete read was asked for
+	notBefore time.Time
+	due       time.Time
+	wholeDue  time.Time // a complete read is wanted by then
+	failures  int
+	lastErr   string
+	count     int // reads asked for so far; the number of the newest
+}
+
+const restFactor = 5
+
+// want asks for a read by t at the latest.
+func (r *reads) want(t time.Time) {
+	if r.due.IsZero() || t.Before(r.due) {
+		r.due = t
+	}
+}
+
+// wantComplete asks for a read of all nodes by t at the latest.
+func (r *reads) wantComplete(t time.Time) {
+	if r.wholeDue.IsZero() || t.Before(r.wholeDue) {
+		r.wholeDue = t
+	}
+	r.want(t)
+}
+
+func (r *reads) next() time.Time {
+	if r.underway {
+		return time.Time{}
+	}
+	if r.due.Before(r.notBefore) {
+		return r.notBefore
+	}
+	return r.due
+}
+
+func (r *reads) failed(now time.Time, err string) {
+	r.underway, r.ended, r.lastErr = false, now, err
+	r.failures++
+	pause := min(time.Second<<min(r.failures-1, 5), 30*time.Second)
+	r.notBefore = now.Add(pause)
+	r.due = r.notBefore
+}
+
+func (r *reads) answered(now time.Time, ev SlurmRead) {
+	r.underway, r.ended, r.failures, r.lastErr = false, now, 0, ""
+	if ev.Complete {
+		r.complete, r.wholeDue = r.asked, time.Time{}
+	}
+	r.notBefore = now.Add(restFactor * now.Sub(r.asked))
+	r.due = time.Time{}
+}
+
+// readSlurm takes in an answer and decides on every node it may concern.
+func (e *Engine) readSlurm(ev SlurmRead) {
+	e.reads.answered(e.now, ev)
+	seen := make(map[string]bool, len(ev.Nodes))
+	for _, s := range ev.Nodes {
+		seen[s.Name] = true
+		n, known := e.nodes[s.Name]
+		if !known { // not of any NodeSet, and in no request
+			continue
+		}
+		n.see(s, &e.reads, ev.Complete, e.cfg.Sightings)
+	}
+	for _, name := range ev.Unknown {
+		if n := e.nodes[name]; n != nil {
+			n.vanish(&e.reads)
+		}
+	}
+	if ev.Complete {
+		for name, n := range e.nodes {
+			if !seen[name] {
+				n.vanish(&e.reads)
+			}
+		}
+	}
+	for _, s := range ev.Nodes {
+		if n := e.nodes[s.Name]; n != nil {
+			e.decide(n)
+		}
+	}
+	for _, name := range ev.Unknown {
+		if n := e.nodes[name]; n != nil {
+			e.decide(n)
+		}
+	}
+	if ev.Complete {
+		// Also those that Slurm has no record of: their orders must come to an end.
+		for _, n := range e.compactActive() {
+			if !seen[n.name] {
+				e.decide(n)
+			}
+		}
+	}
+	e.checkGates()
+	e.scheduleNext()
+}
+
+// scheduleNext sets when the next read is due from what is under way.
+func (e *Engine) scheduleNext() {
+	r := &e.reads
+	r.wantComplete(r.complete.Add(e.cfg.PollIdle))
+	if !r.wholeDue.IsZero() {
+		r.want(r.wholeDue)
+	}
+	for _, n := range e.compactActive() {
+		r.want(e.pollFor(n))
+	}
+	for _, g := range e.gates {
+		r.want(g.poll(r.ended, e.cfg.PollSlow))
+	}
+}
+
+// pollFor is when the order in hand of n wants Slurm to be read next.
+func (e *Engine) pollFor(n *node) time.Time {
+	last := e.reads.ended
+	switch {
+	case n.off != nil && !n.off.confirmed && !n.readSince(n.off.read),
+		n.boot != nil && n.boot.unsure && !n.readSince(n.boot.read):
+		return last // nothing can be done before
+	case n.off == nil && (n.pod == nil || n.pod.Phase == PodPending):
+		return last.Add(e.cfg.PollWait) // nothing can register; Slurm may give up
+	case n.off == nil:
+		return last.Add(e.cfg.PollFast)
+	default:
+		return last.Add(e.cfg.PollSlow)
+	}
+}
+
+// planRead starts a read when one is due.
+func (e *Engine) planRead() {
+	r := &e.reads
+	if r.count == 0 && !r.underway { // the first read ever is not due to anything
+		r.want(e.now)
+	}
+	next := r.next()
+	if r.underway || next.IsZero() || next.After(e.now) {
+		return
+	}
+	r.underway, r.asked, r.due = true, e.now, time.Time{}
+	r.count++
+	e.do(ReadSlurm{Nodes: e.nodesToRead()})
+}
+
+// nodesToRead names the few nodes a read is for, or none for all.
+func (e *Engine) nodesToRead() []string {
+	if e.reads.complete.IsZero() || !e.reads.wholeDue.IsZero() && !e.reads.wholeDue.After(e.now) {
+		return nil
+	}
+	var names []string
+	add := func(name string) bool {
+		for _, have := range names {
+			if have == name {
+				return true
+			}
+		}
+		names = append(names, name)
+		return len(names) <= manyNodes
+	}
+	for _, n := range e.compactActive() {
+		if !add(n.name) {
+			return nil
+		}
+	}
+	for _, g := range e.gates {
+		for _, n := range g.waiting() {
+			if !add(n.name) {
+				return nil
+			}
+		}
+	}
+	return names
+}
+
+// compactActive drops nodes without an order from the list and returns it.
+func (e *Engine) compactActive() []*node {
+	kept := e.active[:0]
+	for _, n := range e.active {
+		if n.boot != nil || n.off != nil {
+			kept = append(kept, n)
+		} else {
+			n.active = false
+		}
+	}
+	clear(e.active[len(kept):])
+	e.active = kept
+	return kept
+}

@@ -1,0 +1,239 @@
+package powersave
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Phase says how far a boot is.
+type Phase string
+
+// Phases of a boot, in order.
+const (
+	PhaseAccepted   Phase = "accepted"   // read from the spool
+	PhaseCreating   Phase = "creating"   // Kubernetes was asked for the pod
+	PhasePending    Phase = "pending"    // the pod has no host yet
+	PhaseStarting   Phase = "starting"   // scheduled; image and container are being prepared
+	PhaseRunning    Phase = "running"    // slurmd runs and has not registered
+	PhaseRegistered Phase = "registered" // slurmctld accepted the node
+	PhaseRemoving   Phase = "removing"   // the pod is being deleted
+	PhaseFreeing    Phase = "freeing"    // the pod is gone, Slurm is being told
+)
+
+// Timeline holds when the Engine saw each phase of a boot begin. Requested is the start of
+// ResumeProgram, the others are the bridge's clock; zero means not yet, or not seen.
+type Timeline struct {
+	Requested  time.Time `json:"requested"`
+	Accepted   time.Time `json:"accepted"`
+	Asked      time.Time `json:"asked,omitzero"`
+	Created    time.Time `json:"created,omitzero"`
+	Scheduled  time.Time `json:"scheduled,omitzero"`
+	Running    time.Time `json:"running,omitzero"`
+	Registered time.Time `json:"registered,omitzero"`
+}
+
+// Boot describes a boot, or a power-down, in flight or finished.
+type Boot struct {
+	Node       string   `json:"node"`
+	NodeSet    string   `json:"nodeSet,omitempty"`
+	Generation int64    `json:"generation"`
+	Request    string   `json:"request,omitempty"`
+	Jobs       []uint32 `json:"jobs,omitempty"`
+	Phase      Phase    `json:"phase"`
+	Problem    string   `json:"problem,omitempty"`
+	UID        string   `json:"podUID,omitempty"`
+	Host       string   `json:"host,omitempty"`
+	Times      Timeline `json:"times"`
+}
+
+// Note is a problem worth remembering.
+type Note struct {
+	Time    time.Time `json:"time"`
+	Node    string    `json:"node,omitempty"`
+	Request string    `json:"request,omitempty"`
+	Text    string    `json:"text"`
+}
+
+// NodeSetCounts is what a NodeSet's status shows.
+type NodeSetCounts struct {
+	Name string `json:"name"`
+	// Nodes is the number of names, PoweredUp those that Slurm has on or turns on, Booting those
+	// of them whose slurmd has not registered, Ready those that serve, Failed those that are
+	// down or whose boot has a problem, Unknown those that slurmctld has no record of.
+	Nodes     int    `json:"nodes"`
+	PoweredUp int    `json:"poweredUp"`
+	Booting   int    `json:"booting"`
+	Ready     int    `json:"ready"`
+	Failed    int    `json:"failed"`
+	Unknown   int    `json:"unknown"`
+	Problem   string `json:"problem,omitempty"`
+}
+
+// Status is a picture of the Engine.
+type Status struct {
+	Time           time.Time       `json:"time"`
+	KubernetesRead bool            `json:"kubernetesRead"`
+	SlurmRead      time.Time       `json:"slurmRead,omitzero"` // newest complete read
+	SlurmError     string          `json:"slurmError,omitempty"`
+	SlurmReads     int             `json:"slurmReads"`
+	NodeSets       []NodeSetCounts `json:"nodeSets"`
+	Boots          []Boot          `json:"boots"` // in flight
+	Offs           []Boot          `json:"offs"`  // power-downs in flight
+	Requests       int             `json:"requests"`
+	Gates          int             `json:"gates"`
+	Pods           int             `json:"pods"`
+	Notes          []Note          `json:"notes"`
+	History        []Boot          `json:"history,omitempty"`
+}
+
+// Status describes the present state; it changes nothing.
+func (e *Engine) Status() Status {
+	st := Status{
+		Time: e.now, KubernetesRead: e.podsRead && e.setsRead, SlurmRead: e.reads.complete, SlurmError: e.reads.lastErr, SlurmReads: e.reads.count,
+		NodeSets: e.Counts(), Boots: []Boot{}, Offs: []Boot{}, Requests: len(e.requests), Gates: len(e.gates) + len(e.heldGates),
+		Notes: slices.Clone(e.notes), History: slices.Clone(e.history),
+	}
+	for _, n := range e.nodes {
+		if n.pod != nil {
+			st.Pods++
+		}
+	}
+	for _, n := range e.active {
+		switch {
+		case n.off != nil:
+			st.Offs = append(st.Offs, n.offStatus())
+		case n.boot != nil:
+			st.Boots = append(st.Boots, n.bootStatus())
+		}
+	}
+	return st
+}
+
+// Counts returns the figures of every NodeSet, by name.
+func (e *Engine) Counts() []NodeSetCounts {
+	counts := map[string]*NodeSetCounts{}
+	for name, s := range e.sets {
+		counts[name] = &NodeSetCounts{Name: name, Nodes: s.Nodes.Len(), Problem: s.Problem}
+	}
+	for _, n := range e.nodes {
+		c := counts[n.set]
+		if c == nil || n.read == 0 {
+			continue
+		}
+		state := n.slurm.State
+		up := !n.missing && !state.Any(poweredOff) || n.boot != nil
+		switch {
+		case n.missing:
+			c.Unknown++
+		case state.Any(NodeDown) || n.boot != nil && n.boot.problem != "":
+			c.Failed++
+		case n.boot != nil || state.Any(NodePoweringUp):
+			c.Booting++
+		case serving(state):
+			c.Ready++
+		}
+		if up {
+			c.PoweredUp++
+		}
+	}
+	list := make([]NodeSetCounts, 0, len(counts))
+	for _, c := range counts {
+		list = append(list, *c)
+	}
+	slices.SortFunc(list, func(a, b NodeSetCounts) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Settled reports that no request, boot, power-down or gate is in hand.
+func (e *Engine) Settled() bool {
+	return len(e.requests) == 0 && len(e.compactActive()) == 0 && len(e.gates) == 0
+}
+
+// Gangs returns the jobs that wait for nodes, each with the nodes still missing.
+func (e *Engine) Gangs() map[uint32][]string {
+	out := make(map[uint32][]string, len(e.gangs))
+	for id, g := range maps.All(e.gangs) {
+		out[id] = slices.Clone(g.nodes)
+	}
+	return out
+}
+
+func (n *node) bootStatus() Boot {
+	b := n.boot
+	out := Boot{
+		Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Jobs: slices.Clone(n.jobs),
+		Phase: b.phase(n.pod), Problem: b.problem, Times: b.times,
+	}
+	if n.pod != nil {
+		out.UID, out.Host = n.pod.UID, n.pod.Host
+	}
+	return out
+}
+
+func (n *node) offStatus() Boot {
+	o := n.off
+	out := Boot{Node: n.name, NodeSet: n.set, Generation: o.newest(), Request: o.request(), Phase: PhaseRemoving, Times: Timeline{Accepted: o.accepted}}
+	if len(o.requests) > 0 {
+		out.Times.Requested = o.requests[0].Started
+	}
+	if n.pod != nil {
+		out.UID, out.Host = n.pod.UID, n.pod.Host
+	} else if o.confirmed {
+		out.Phase = PhaseFreeing
+	}
+	return out
+}
+
+func (b *boot) phase(p *Pod) Phase {
+	switch {
+	case p == nil && b.creating:
+		return PhaseCreating
+	case p == nil:
+		return PhaseAccepted
+	case p.Phase == PodPending:
+		return PhasePending
+	case p.Phase == PodScheduled:
+		return PhaseStarting
+	case p.Phase == PodTerminating:
+		return PhaseRemoving
+	default:
+		return PhaseRunning
+	}
+}
+
+// observe notes when the pod was first seen in each phase.
+func (b *boot) observe(p *Pod, now time.Time) {
+	if p.Generation < b.generation {
+		return
+	}
+	first := func(t *time.Time) {
+		if t.IsZero() {
+			*t = now
+		}
+	}
+	first(&b.times.Created)
+	switch p.Phase {
+	case PodScheduled:
+		first(&b.times.Scheduled)
+	case PodRunning, PodReady:
+		first(&b.times.Scheduled)
+		first(&b.times.Running)
+	}
+}
+
+// story tells how far the boot came, for the reason on a failed node.
+func (b *boot) story(p *Pod) string {
+	if b.problem != "" {
+		return b.problem
+	}
+	return map[Phase]string{
+		PhaseAccepted: "no pod was created",
+		PhaseCreating: "Kubernetes did not answer",
+		PhasePending:  "pod was not scheduled",
+		PhaseStarting: "pod did not start",
+		PhaseRunning:  "slurmd did not register",
+		PhaseRemoving: "the pod of an earlier boot did not go",
+	}[b.phase(p)]
+}

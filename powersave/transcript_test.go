@@ -1,0 +1,278 @@
+package powersave_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+var update = flag.Bool("update", false, "write what the engine does into the transcripts")
+
+// TestTranscripts plays testdata/*.txt: a line that starts in the first column is a command,
+// the indented lines below it are what the engine answered.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(f)
+			require.NoError(t, err)
+			got := play(t, string(want))
+			if *update {
+				require.NoError(t, os.WriteFile(f, []byte(got), 0o644))
+				return
+			}
+			assert.Equal(t, string(want), got)
+		})
+	}
+}
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+type player struct {
+	t      *testing.T
+	engine *powersave.Engine
+	now    time.Time
+	asked  bool // a read of Slurm is under way
+}
+
+func play(t *testing.T, script string) string {
+	p := &player{t: t, engine: powersave.New(powersave.Config{}), now: epoch}
+	var out strings.Builder
+	for _, line := range strings.Split(strings.TrimRight(script, "\n"), "\n") {
+		if strings.HasPrefix(line, " ") {
+			continue
+		}
+		out.WriteString(line + "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		for _, s := range p.run(strings.Fields(line)) {
+			out.WriteString("  " + s + "\n")
+		}
+	}
+	return out.String()
+}
+
+func (p *player) run(f []string) []string {
+	cmd, args := f[0], f[1:]
+	switch cmd {
+	case "at":
+		p.now = epoch.Add(p.duration(args[0]))
+		return nil
+	case "wake":
+		next := p.engine.NextWake()
+		if next.IsZero() {
+			return []string{"nothing to wake for"}
+		}
+		if next.After(p.now) {
+			p.now = next
+		}
+		return append([]string{"at " + p.now.Sub(epoch).String()}, p.step(powersave.Tick{})...)
+	case "status":
+		return p.status()
+	case "slurm", "slurm-failed":
+		// An answer needs a question: let time pass until the engine asks.
+		var out []string
+		for range 20 {
+			if p.asked {
+				return append(out, p.step(p.event(cmd, args))...)
+			}
+			out = append(out, p.run([]string{"wake"})...)
+		}
+		require.FailNow(p.t, "the engine does not read Slurm")
+	}
+	return p.step(p.event(cmd, args))
+}
+
+func (p *player) event(cmd string, args []string) powersave.Event {
+	switch cmd {
+	case "tick":
+		return powersave.Tick{}
+	case "nodesets":
+		var ev powersave.NodeSetsRead
+		for _, a := range args {
+			name, rest, _ := strings.Cut(a, "=")
+			nodes, problem, _ := strings.Cut(rest, "!")
+			ev.NodeSets = append(ev.NodeSets, powersave.NodeSet{Name: name, Nodes: p.hostlist(nodes), Problem: problem})
+		}
+		return ev
+	case "pods":
+		var ev powersave.PodsRead
+		for _, a := range args {
+			ev.Pods = append(ev.Pods, p.pod(strings.Split(a, "/")))
+		}
+		return ev
+	case "pod":
+		return powersave.PodSeen{Pod: p.pod(args)}
+	case "gone":
+		return powersave.PodGone{Node: args[0], UID: args[1]}
+	case "resume", "suspend", "resume-fail":
+		r := powersave.Request{ID: args[0], Sequence: p.int(args[1]), Kind: spool.Kind(cmd), Started: p.now.Add(-10 * time.Millisecond), Nodes: p.hostlist(args[2])}
+		for _, a := range args[3:] {
+			key, v, _ := strings.Cut(a, "=")
+			if key == "age" {
+				r.Started = p.now.Add(-p.duration(v))
+				continue
+			}
+			require.Equal(p.t, "job", key)
+			id, nodes, _ := strings.Cut(v, ":")
+			r.Jobs = append(r.Jobs, powersave.Job{ID: uint32(p.int(id)), Nodes: p.hostlist(nodes)})
+		}
+		return powersave.RequestAccepted{Request: r}
+	case "slurm":
+		p.now = p.now.Add(5 * time.Millisecond)
+		ev := powersave.SlurmRead{}
+		for _, a := range args {
+			name, v, hasState := strings.Cut(a, "=")
+			switch {
+			case name == "complete":
+				ev.Complete = true
+			case !hasState:
+				ev.Unknown = append(ev.Unknown, name)
+			default:
+				state, reason, _ := strings.Cut(v, "!")
+				for n := range p.hostlist(name).All() {
+					ev.Nodes = append(ev.Nodes, powersave.SlurmNode{
+						Name: n, State: powersave.ParseNodeState(strings.Split(state, "+")), Reason: strings.ReplaceAll(reason, "_", " "),
+					})
+				}
+			}
+		}
+		return ev
+	case "slurm-failed":
+		return powersave.SlurmReadFailed{Err: strings.Join(args, " ")}
+	case "created":
+		return powersave.PodCreated{Node: args[0], UID: args[1], Generation: p.int(args[2])}
+	case "create-failed":
+		return powersave.PodCreateFailed{Node: args[0], Generation: p.int(args[1]), Permanent: args[2] == "permanent", Err: strings.Join(args[2:], " ")}
+	case "create-exists":
+		pod := p.pod(args[2:])
+		return powersave.PodCreateFailed{Node: args[0], Generation: p.int(args[1]), Existing: &pod, Err: "exists"}
+	case "deleted":
+		return powersave.PodDeleted{Node: args[0], UID: args[1], Gone: len(args) > 2}
+	case "delete-failed":
+		return powersave.PodDeleteFailed{Node: args[0], UID: args[1], Err: strings.Join(args[2:], " ")}
+	case "updated":
+		u := powersave.NodeUpdate{State: powersave.StateChange(args[0])}
+		if args[0] == "reason" {
+			u.State = powersave.StateNone
+		}
+		for n := range p.hostlist(args[1]).All() {
+			u.Nodes = append(u.Nodes, n)
+		}
+		return powersave.NodesUpdated{Update: u, Err: strings.Join(args[2:], " ")}
+	case "gate":
+		ev := powersave.GateOpened{ID: uint64(p.int(args[0])), JobID: uint32(p.int(args[1])), Nodes: p.hostlist(args[2])}
+		if len(args) > 3 {
+			ev.Deadline = p.now.Add(p.duration(args[3]))
+		}
+		return ev
+	case "gate-closed":
+		return powersave.GateClosed{ID: uint64(p.int(args[0]))}
+	}
+	require.FailNow(p.t, "unknown command", cmd)
+	return nil
+}
+
+func (p *player) step(ev powersave.Event) []string {
+	var out []string
+	switch ev.(type) {
+	case powersave.SlurmRead, powersave.SlurmReadFailed:
+		p.asked = false
+	}
+	for _, a := range p.engine.Step(p.now, ev) {
+		if _, ok := a.(powersave.ReadSlurm); ok {
+			require.False(p.t, p.asked, "two reads at once")
+			p.asked = true
+		}
+		out = append(out, describe(a))
+	}
+	return out
+}
+
+func describe(a powersave.Action) string {
+	switch a := a.(type) {
+	case powersave.CreatePod:
+		return fmt.Sprintf("create %s set=%s gen=%d request=%s", a.Node, a.NodeSet, a.Generation, a.Request)
+	case powersave.DeletePod:
+		return fmt.Sprintf("delete %s uid=%s: %s", a.Node, a.UID, a.Why)
+	case powersave.UpdateNodes:
+		s := "update " + slurmconf.CompressHostlist(a.Update.Nodes)
+		if a.Update.State != powersave.StateNone {
+			s += " state=" + string(a.Update.State)
+		}
+		if a.Update.Reason != "" {
+			s += fmt.Sprintf(" reason=%q", a.Update.Reason)
+		}
+		return s
+	case powersave.ReadSlurm:
+		if len(a.Nodes) == 0 {
+			return "read all"
+		}
+		return "read " + slurmconf.CompressHostlist(a.Nodes)
+	case powersave.FinishRequest:
+		return "finish " + a.ID
+	case powersave.AnswerGate:
+		return strings.TrimSpace(fmt.Sprintf("gate %d ready=%v %s", a.ID, a.Ready, a.Reason))
+	case powersave.BootDone:
+		return fmt.Sprintf("booted %s uid=%s jobs=%v", a.Boot.Node, a.Boot.UID, a.Boot.Jobs)
+	case powersave.Report:
+		return strings.Join(strings.Fields(fmt.Sprintf("report %s %s: %s", []string{"info", "warn", "fault"}[a.Level], a.NodeSet+"/"+a.Node, a.Text)), " ")
+	}
+	return fmt.Sprintf("%#v", a)
+}
+
+func (p *player) status() []string {
+	st := p.engine.Status()
+	var out []string
+	for _, s := range st.NodeSets {
+		out = append(out, fmt.Sprintf("%s: %d nodes, %d up, %d booting, %d ready, %d failed, %d unknown", s.Name, s.Nodes, s.PoweredUp, s.Booting, s.Ready, s.Failed, s.Unknown))
+	}
+	for _, b := range st.Boots {
+		out = append(out, strings.TrimSpace(fmt.Sprintf("boot %s %s jobs=%v %s", b.Node, b.Phase, b.Jobs, b.Problem)))
+	}
+	for _, b := range st.Offs {
+		out = append(out, fmt.Sprintf("off %s %s", b.Node, b.Phase))
+	}
+	return append(out, fmt.Sprintf("%d requests, %d gates, %d pods", st.Requests, st.Gates, st.Pods))
+}
+
+func (p *player) pod(f []string) powersave.Pod {
+	pod := powersave.Pod{Node: f[0], UID: f[1], Generation: p.int(f[2]), Phase: powersave.PodPhase(f[3])}
+	if len(f) > 4 {
+		pod.Reason = f[4]
+	}
+	return pod
+}
+
+func (p *player) hostlist(s string) slurmconf.Hostlist {
+	h, err := slurmconf.ParseHostlist(s)
+	require.NoError(p.t, err)
+	return h
+}
+
+func (p *player) int(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	require.NoError(p.t, err)
+	return n
+}
+
+func (p *player) duration(s string) time.Duration {
+	d, err := time.ParseDuration(s)
+	require.NoError(p.t, err)
+	return d
+}
