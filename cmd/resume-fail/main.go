@@ -1,0 +1,11 @@
+// Command resume-fail is a ResumeFailProgram for slurm.conf: it reports nodes that missed ResumeTimeout.
+// It hands the request over to the bridge through the spool and exits.
+package main
+
+import (
+	"os"
+
+	"github.com/slurmtide/slurmtide/powersave/spool"
+)
+
+func main() { os.Exit(spool.Program(spool.KindResumeFail, os.Args, os.Getenv, os.Stderr)) }

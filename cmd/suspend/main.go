@@ -1,0 +1,11 @@
+// Command suspend is a SuspendProgram for slurm.conf: it asks for nodes to be taken away.
+// It hands the request over to the bridge through the spool and exits.
+package main
+
+import (
+	"os"
+
+	"github.com/slurmtide/slurmtide/powersave/spool"
+)
+
+func main() { os.Exit(spool.Program(spool.KindSuspend, os.Args, os.Getenv, os.Stderr)) }

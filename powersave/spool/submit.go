@@ -1,0 +1,200 @@
+package spool
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Limits of what may wait in a spool. They are far above what a cluster with a bridge
+// that is down for a week writes, and keep a broken one from filling the disk.
+const (
+	MaxRequests = 100_000
+	MaxBytes    = 1 << 30
+)
+
+// ErrFull is returned by Submit when the spool has reached its limits.
+var ErrFull = errors.New("spool is full")
+
+// Submit writes r durably into the spool in dir and returns its ID. It creates the spool
+// when it can, and fills in Version and ID. A ResumeFile that is not a JSON object is
+// dropped and ResumeFileError says so: the nodes still have to come up. When an error is
+// returned, nothing of the request is visible to the reader, except when syncing the
+// directory fails: then the request stands but may not survive a crash of the machine.
+func Submit(dir string, r Request) (id string, err error) {
+	w := writer{layout: layout{dir}, maxRequests: MaxRequests, maxBytes: MaxBytes, now: time.Now}
+	return w.submit(&r)
+}
+
+// writer is Submit with its surroundings. Tests set step to stop or fail between two steps.
+type writer struct {
+	layout
+	maxRequests, maxBytes int64
+	now                   func() time.Time
+	step                  func(name string) error
+}
+
+// at is called before each step.
+func (w writer) at(name string) error {
+	if w.step == nil {
+		return nil
+	}
+	return w.step(name)
+}
+
+func (w writer) submit(r *Request) (string, error) {
+	if err := checkHostlist(r.Nodes); err != nil {
+		return "", err
+	}
+	if !r.Kind.known() {
+		return "", fmt.Errorf("unknown kind of request %.40q", r.Kind)
+	}
+	if r.ResumeFile != nil {
+		if err := checkResumeFile(r.ResumeFile); err != nil {
+			r.ResumeFile, r.ResumeFileError = nil, err.Error()
+		}
+	}
+	r.Version = Version
+	if err := w.prepare(); err != nil {
+		return "", err
+	}
+	tmp, size, err := w.writeTemp(r)
+	if err != nil {
+		return "", fmt.Errorf("writing request to %s: %w", w.requests(), err)
+	}
+	id, err := w.publish(tmp, size)
+	if err != nil {
+		os.Remove(tmp)
+		return "", err
+	}
+	r.ID = id
+	if err := w.at("sync directory"); err != nil {
+		return "", err
+	}
+	if err := syncDir(w.requests()); err != nil {
+		return "", fmt.Errorf("request %s may not survive a crash: %w", id, err)
+	}
+	return id, nil
+}
+
+// writeTemp writes the request under a name that readers ignore, and syncs it. It leaves
+// no file behind when it fails.
+func (w writer) writeTemp(r *Request) (path string, size int64, err error) {
+	head := *r
+	head.ResumeFile = nil
+	text, err := json.Marshal(head)
+	if err != nil {
+		return "", 0, err
+	}
+	// The resume file can have megabytes: its bytes go in as they are.
+	parts := [][]byte{text, []byte("\n")}
+	if r.ResumeFile != nil {
+		parts = [][]byte{text[:len(text)-1], []byte(`,"resume_file":`), r.ResumeFile, []byte("}\n")}
+	}
+	if err := w.at("create"); err != nil {
+		return "", 0, err
+	}
+	f, err := os.CreateTemp(w.requests(), tempPrefix)
+	if err != nil {
+		return "", 0, err
+	}
+	defer func() {
+		err = errors.Join(err, f.Close())
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	for i, p := range parts {
+		if i == len(parts)-1 {
+			if err := w.at("write"); err != nil {
+				return "", 0, err
+			}
+		}
+		n, err := f.Write(p)
+		size += int64(n)
+		if err != nil {
+			return "", 0, err
+		}
+	}
+	if err := w.at("sync"); err != nil {
+		return "", 0, err
+	}
+	return f.Name(), size, f.Sync()
+}
+
+// publish gives the request its ID and makes it visible, both under the lock: so the
+// reader never sees a request before one with a smaller ID.
+func (w writer) publish(tmp string, size int64) (id string, err error) {
+	if err := w.at("lock"); err != nil {
+		return "", err
+	}
+	seq, err := w.lock()
+	if err != nil {
+		return "", err
+	}
+	defer seq.unlock()
+	if w.over(seq, size) {
+		if err := seq.recount(w.layout); err != nil {
+			return "", err
+		}
+		if w.over(seq, size) {
+			// Keep the fresh count; a failure to do so only costs the next caller a recount.
+			_ = seq.write()
+			return "", fmt.Errorf("%w: %d requests with %d bytes wait in %s (limits %d and %d); is the bridge running?",
+				ErrFull, seq.count, seq.bytes, w.dir, w.maxRequests, w.maxBytes)
+		}
+	}
+	id = formatID(seq.next(w.now()), os.Getpid())
+	seq.add(1, size)
+	if err := w.at("write sequence"); err != nil {
+		return "", err
+	}
+	if err := seq.write(); err != nil {
+		return "", err
+	}
+	if err := w.at("rename"); err != nil {
+		return "", err
+	}
+	if err := os.Rename(tmp, w.request(id)); err != nil {
+		return "", fmt.Errorf("accepting request: %w", err)
+	}
+	return id, nil
+}
+
+func (w writer) over(seq *lockedSequence, size int64) bool {
+	return seq.count+1 > w.maxRequests || seq.bytes+size > w.maxBytes
+}
+
+// tempPrefix starts the names of files that are being written.
+const tempPrefix = ".tmp-"
+
+// isTemp reports whether name is a file that a writer has not finished.
+func isTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }
+
+// known reports whether the bridge understands k.
+func (k Kind) known() bool {
+	return k == KindResume || k == KindSuspend || k == KindResumeFail
+}
+
+// checkResumeFile demands one JSON object; what is in it is the bridge's business.
+func checkResumeFile(raw []byte) error {
+	trimmed := bytes.TrimLeft(raw, " \t\r\n")
+	switch {
+	case len(trimmed) == 0:
+		return errors.New("resume file is empty")
+	case trimmed[0] != '{':
+		return fmt.Errorf("resume file does not hold a JSON object: it begins with %.20q", trimmed)
+	case json.Valid(raw):
+		return nil
+	}
+	// The second pass is only for the message: it finds the place.
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(raw, new(json.RawMessage)); errors.As(err, &syntax) {
+		return fmt.Errorf("resume file is not valid JSON at byte %d of %d: %w", syntax.Offset, len(raw), err)
+	}
+	return errors.New("resume file is not valid JSON")
+}
