@@ -40,6 +40,9 @@ type Request struct {
 	ResumeFile json.RawMessage `json:"resume_file,omitempty"`
 }
 
+// Sequence is a number that grows with every request of a spool.
+func (r Request) Sequence() int64 { return idNumber(r.ID) }
+
 // Corrupt is a request that could not be read and was moved to bad/.
 type Corrupt struct {
 	ID   string

@@ -68,10 +68,11 @@ func (s *Spool) sweep(before time.Time) error {
 	return nil
 }
 
-// Pending returns the requests that wait, in the order of acceptance. What cannot be
-// read is moved to bad/ and reported once; err is set only when the spool as a whole
-// could not be read, or an entry could not be set aside.
-func (s *Spool) Pending() (reqs []Request, corrupt []Corrupt, err error) {
+// Pending returns the requests that wait, in the order of acceptance, without those that
+// known reports as read before (nil: none). What cannot be read is moved to bad/ and
+// reported once; err is set only when the spool as a whole could not be read, or an entry
+// could not be set aside.
+func (s *Spool) Pending(known func(id string) bool) (reqs []Request, corrupt []Corrupt, err error) {
 	entries, err := os.ReadDir(s.requests())
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading spool: %w", err)
@@ -79,6 +80,9 @@ func (s *Spool) Pending() (reqs []Request, corrupt []Corrupt, err error) {
 	var errs []error
 	for _, e := range entries {
 		if isTemp(e.Name()) {
+			continue
+		}
+		if id, ok := requestID(e.Name()); ok && known != nil && known(id) {
 			continue
 		}
 		r, err := s.load(e.Name())
@@ -156,6 +160,15 @@ func decodeRequest(data []byte) (Request, error) {
 		}
 	}
 	return r, nil
+}
+
+// SetAside moves a request to bad/, for a reason found after it was read.
+func (s *Spool) SetAside(id string, reason error) error {
+	if !validID(id) {
+		return fmt.Errorf("%.60q is not the ID of a request", id)
+	}
+	_, err := s.setAside(id+".json", reason)
+	return err
 }
 
 // setAside moves an entry to bad/ and keeps that directory small.

@@ -1,0 +1,99 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/spool"
+)
+
+// act carries out one action. Whatever takes long comes back as an event.
+func (b *Bridge) act(ctx context.Context, a powersave.Action) {
+	switch a := a.(type) {
+	case powersave.CreatePod:
+		b.call(ctx, func(ctx context.Context) { b.tell(b.create(ctx, a)) })
+	case powersave.DeletePod:
+		b.call(ctx, func(ctx context.Context) { b.tell(b.delete(ctx, a)) })
+	case powersave.UpdateNodes:
+		b.calls.Go(func() { b.tell(b.update(ctx, a)) })
+	case powersave.ReadSlurm:
+		b.calls.Go(func() { b.tell(b.read(ctx, a)) })
+	case powersave.FinishRequest:
+		b.Log.Info("request finished", "request", a.ID)
+		b.finish(a.ID)
+	case powersave.AnswerGate:
+		if reply, waiting := b.gates[a.ID]; waiting {
+			delete(b.gates, a.ID)
+			reply <- spool.GateReply{Ready: a.Ready, Reason: a.Reason}
+		}
+	case powersave.BootDone:
+		t := a.Boot.Times
+		b.Metrics.boot(a.Boot)
+		b.Log.Info("node registered", "node", a.Boot.Node, "nodeset", a.Boot.NodeSet, "request", a.Boot.Request, "jobs", a.Boot.Jobs,
+			"host", a.Boot.Host, "took", t.Registered.Sub(t.Requested).Round(time.Millisecond))
+	case powersave.Report:
+		level := map[powersave.ReportLevel]slog.Level{powersave.Info: slog.LevelInfo, powersave.Warn: slog.LevelWarn, powersave.Fault: slog.LevelError}[a.Level]
+		b.Log.Log(ctx, level, a.Text, "node", a.Node, "nodeset", a.NodeSet, "request", a.Request)
+	}
+}
+
+func (b *Bridge) create(ctx context.Context, a powersave.CreatePod) powersave.Event {
+	uid, err := b.Kubernetes.Create(ctx, a.NodeSet, a.Node, a.Generation, a.Request)
+	b.Metrics.podCall("create", err)
+	if err == nil {
+		b.Log.Info("pod created", "node", a.Node, "nodeset", a.NodeSet, "request", a.Request, "uid", uid)
+		return powersave.PodCreated{Node: a.Node, UID: uid, Generation: a.Generation}
+	}
+	failed := powersave.PodCreateFailed{Node: a.Node, Generation: a.Generation, Err: err.Error()}
+	var permanent interface{ Permanent() bool }
+	if errors.As(err, &permanent) {
+		failed.Permanent = permanent.Permanent()
+	}
+	var exists interface{ ExistingPod() (powersave.Pod, bool) }
+	if errors.As(err, &exists) {
+		if pod, ok := exists.ExistingPod(); ok {
+			failed.Existing = &pod
+		}
+	}
+	return failed
+}
+
+func (b *Bridge) delete(ctx context.Context, a powersave.DeletePod) powersave.Event {
+	gone, err := b.Kubernetes.Delete(ctx, a.Node, a.UID)
+	b.Metrics.podCall("delete", err)
+	if err != nil {
+		return powersave.PodDeleteFailed{Node: a.Node, UID: a.UID, Err: err.Error()}
+	}
+	b.Log.Info("pod deletion", "node", a.Node, "uid", a.UID, "why", a.Why, "gone", gone)
+	return powersave.PodDeleted{Node: a.Node, UID: a.UID, Gone: gone}
+}
+
+func (b *Bridge) update(ctx context.Context, a powersave.UpdateNodes) powersave.Event {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := b.Slurm.UpdateNodes(ctx, a.Update)
+	b.Metrics.slurmCall("update", err)
+	if err != nil {
+		return powersave.NodesUpdated{Update: a.Update, Err: err.Error()}
+	}
+	b.Log.Info("nodes updated", "update", a.Update.String(), "reason", a.Update.Reason)
+	return powersave.NodesUpdated{Update: a.Update}
+}
+
+func (b *Bridge) read(ctx context.Context, a powersave.ReadSlurm) powersave.Event {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	nodes, err := b.Slurm.Nodes(ctx, a.Nodes...)
+	unknown, partial := missingNodes(err)
+	if partial {
+		err = nil
+	}
+	b.Metrics.slurmCall("read", err)
+	if err != nil {
+		return powersave.SlurmReadFailed{Err: err.Error()}
+	}
+	return powersave.SlurmRead{Complete: len(a.Nodes) == 0, Nodes: nodes, Unknown: unknown}
+}

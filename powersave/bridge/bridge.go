@@ -1,0 +1,384 @@
+// Package bridge runs the engine of package powersave against the world: it feeds it the
+// spool, the pods, the NodeSets, what Slurm shows and the time, and carries out what it
+// decides. One goroutine owns the engine; calls that may take long run beside it and
+// report back as events.
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+// Slurm is what the bridge needs of slurmctld.
+type Slurm interface {
+	// Nodes returns the named nodes, or with no names all of them. When slurmctld does not
+	// know some of the names, the others are returned with an error that has a method
+	// MissingNodes() []string.
+	Nodes(ctx context.Context, names ...string) ([]powersave.SlurmNode, error)
+	// UpdateNodes applies one change to several nodes.
+	UpdateNodes(ctx context.Context, u powersave.NodeUpdate) error
+}
+
+// Kubernetes is what the bridge needs of the API server. What happens there comes in
+// through the methods PodsSynced, Pod, PodGone and NodeSets of Bridge.
+type Kubernetes interface {
+	// Create makes the pod of a boot and returns its UID; a pod of the same generation that
+	// exists already is success. An error may have the methods Permanent() bool and
+	// ExistingPod() (powersave.Pod, bool), the pod that has the name.
+	Create(ctx context.Context, nodeSet, node string, generation int64, request string) (uid string, err error)
+	// Delete asks for the pod with this UID to go. gone reports that no such pod exists any more.
+	Delete(ctx context.Context, node, uid string) (gone bool, err error)
+	// UpdateStatus writes the counts into the NodeSet's status.
+	UpdateStatus(ctx context.Context, counts powersave.NodeSetCounts) error
+}
+
+// Config says what the bridge works on. The fields without a default are required.
+type Config struct {
+	Spool      *spool.Spool
+	SpoolDir   string
+	Slurm      Slurm
+	Kubernetes Kubernetes
+	Log        *slog.Logger
+	Metrics    *Metrics // may be nil
+	Engine     powersave.Config
+	// Parallel bounds the calls to Kubernetes under way at once. Default 64.
+	Parallel int
+	// ScanEvery is how often the spool is read without a poke. Default 2 s.
+	ScanEvery time.Duration
+	// Version is shown in the status.
+	Version string
+}
+
+// Times of the loop.
+const (
+	callTimeout  = 30 * time.Second       // one call to Kubernetes or Slurm
+	statusPause  = 500 * time.Millisecond // between two writes of NodeSet status
+	statusRetry  = 10 * time.Second
+	scanTooLarge = 10 * time.Second // a scan that takes longer is worth a warning
+)
+
+// Bridge is the daemon. It implements spool.Handler.
+type Bridge struct {
+	Config
+	engine *powersave.Engine
+	inbox  inbox
+	poked  chan struct{}
+	slots  chan struct{}
+	calls  sync.WaitGroup
+
+	// Owned by the goroutine of Run.
+	requests map[string]bool // in the spool and with the engine; false: finished, still to be removed
+	gates    map[uint64]chan spool.GateReply
+	sent     map[string]powersave.NodeSetCounts
+	statusAt time.Time
+	dirty    bool
+
+	lastGate atomic.Uint64
+}
+
+// New returns a bridge; Run starts it.
+func New(c Config) *Bridge {
+	if c.Parallel == 0 {
+		c.Parallel = 64
+	}
+	if c.ScanEvery == 0 {
+		c.ScanEvery = 2 * time.Second
+	}
+	return &Bridge{
+		Config:   c,
+		engine:   powersave.New(c.Engine),
+		inbox:    inbox{ready: make(chan struct{}, 1)},
+		poked:    make(chan struct{}, 1),
+		slots:    make(chan struct{}, c.Parallel),
+		requests: map[string]bool{},
+		gates:    map[uint64]chan spool.GateReply{},
+		sent:     map[string]powersave.NodeSetCounts{},
+	}
+}
+
+// Run works until ctx is done. What is in hand then is found again by the next start.
+func (b *Bridge) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer b.calls.Wait()
+	defer cancel()
+	scan := time.NewTicker(b.ScanEvery)
+	defer scan.Stop()
+	wake := time.NewTimer(0)
+	defer wake.Stop()
+	b.scan(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b.inbox.ready:
+			for _, f := range b.inbox.take() {
+				f(ctx)
+			}
+		case <-b.poked:
+			b.scan(ctx)
+		case <-scan.C:
+			b.scan(ctx)
+		case <-wake.C:
+			b.step(ctx, powersave.Tick{})
+		}
+		b.publish(ctx)
+		if next := b.nextWake(); !next.IsZero() {
+			wake.Reset(max(time.Until(next), 0))
+		} else {
+			wake.Stop()
+		}
+	}
+}
+
+func (b *Bridge) nextWake() time.Time {
+	next := b.engine.NextWake()
+	if b.dirty && (next.IsZero() || b.statusAt.Before(next)) {
+		return b.statusAt
+	}
+	return next
+}
+
+// tell hands an event to the engine, from any goroutine.
+func (b *Bridge) tell(ev powersave.Event) {
+	b.inbox.put(func(ctx context.Context) { b.step(ctx, ev) })
+}
+
+func (b *Bridge) step(ctx context.Context, ev powersave.Event) {
+	for _, a := range b.engine.Step(time.Now(), ev) {
+		b.act(ctx, a)
+	}
+	if _, idle := ev.(powersave.Tick); !idle && !b.dirty {
+		b.dirty = true
+	}
+}
+
+// PodsSynced takes the complete list of pods.
+func (b *Bridge) PodsSynced(pods []powersave.Pod) { b.tell(powersave.PodsRead{Pods: pods}) }
+
+// Pod takes the newest state of a pod.
+func (b *Bridge) Pod(p powersave.Pod) { b.tell(powersave.PodSeen{Pod: p}) }
+
+// PodGone takes the end of a pod.
+func (b *Bridge) PodGone(node, uid string) { b.tell(powersave.PodGone{Node: node, UID: uid}) }
+
+// NodeSets takes all NodeSets.
+func (b *Bridge) NodeSets(sets []powersave.NodeSet) { b.tell(powersave.NodeSetsRead{NodeSets: sets}) }
+
+// Poked implements spool.Handler.
+func (b *Bridge) Poked() {
+	select {
+	case b.poked <- struct{}{}:
+	default: // one is waiting already; it will see this request, too
+	}
+}
+
+// Gate implements spool.Handler.
+func (b *Bridge) Gate(ctx context.Context, r spool.GateRequest) spool.GateReply {
+	nodes, err := slurmconf.ParseHostlist(r.Nodes)
+	if err != nil {
+		return spool.GateReply{Reason: "reading the job's nodes: " + err.Error()}
+	}
+	id := b.lastGate.Add(1)
+	reply := make(chan spool.GateReply, 1)
+	opened := time.Now()
+	b.inbox.put(func(ctx context.Context) {
+		b.gates[id] = reply
+		b.step(ctx, powersave.GateOpened{ID: id, JobID: r.JobID, Nodes: nodes, Deadline: r.Deadline})
+	})
+	select {
+	case answer := <-reply:
+		b.Metrics.gate(time.Since(opened), answer.Ready)
+		b.Log.Debug("gate opened", "job", r.JobID, "nodes", r.Nodes, "ready", answer.Ready, "reason", answer.Reason, "waited", time.Since(opened))
+		return answer
+	case <-ctx.Done():
+		b.inbox.put(func(loop context.Context) {
+			delete(b.gates, id)
+			b.step(loop, powersave.GateClosed{ID: id})
+		})
+		return spool.GateReply{Reason: "no longer waiting: " + ctx.Err().Error()}
+	}
+}
+
+// Status is what `slurmtide status` shows.
+type Status struct {
+	Version string           `json:"version"`
+	Spool   spool.Stats      `json:"spool"`
+	Engine  powersave.Status `json:"engine"`
+}
+
+// Status implements spool.Handler.
+func (b *Bridge) Status(ctx context.Context) (json.RawMessage, error) {
+	got := make(chan powersave.Status, 1)
+	b.inbox.put(func(context.Context) { got <- b.engine.Status() })
+	select {
+	case st := <-got:
+		stats, err := b.Spool.Stats()
+		if err != nil {
+			b.Log.Warn("spool cannot be read", "error", err)
+		}
+		return json.Marshal(Status{Version: b.Version, Spool: stats, Engine: st})
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// scan hands every request of the spool that is new to the engine.
+func (b *Bridge) scan(ctx context.Context) {
+	began := time.Now()
+	found, corrupt, err := b.Spool.Pending(func(id string) bool { _, known := b.requests[id]; return known })
+	if err != nil {
+		b.Log.Error("spool cannot be read; requests wait", "spool", b.SpoolDir, "error", err)
+	}
+	for _, c := range corrupt {
+		b.Log.Error("request set aside", "request", c.ID, "file", c.Path, "error", c.Err)
+	}
+	for _, r := range found {
+		b.requests[r.ID] = true
+		req, err := decode(r, b.Log)
+		if err != nil {
+			b.Log.Error("request set aside", "request", r.ID, "error", err)
+			if err := b.Spool.SetAside(r.ID, err); err != nil {
+				b.Log.Error("setting request aside", "request", r.ID, "error", err)
+			}
+			delete(b.requests, r.ID)
+			continue
+		}
+		b.Log.Info("request", "request", r.ID, "kind", r.Kind, "nodes", r.Nodes, "jobs", len(req.Jobs), "age", began.Sub(r.Started).Round(time.Millisecond))
+		b.Metrics.request(r.Kind)
+		b.step(ctx, powersave.RequestAccepted{Request: req})
+	}
+	for id, open := range maps.All(b.requests) {
+		if !open {
+			b.finish(id)
+		}
+	}
+	if took := time.Since(began); took > scanTooLarge {
+		b.Log.Warn("reading the spool took long", "took", took, "requests", len(b.requests))
+	}
+}
+
+// finish removes a request from the spool. If that fails, the next scan tries again.
+func (b *Bridge) finish(id string) {
+	if err := b.Spool.Done(id); err != nil {
+		b.requests[id] = false
+		b.Log.Error("finished request stays in the spool for now", "request", id, "error", err)
+		return
+	}
+	delete(b.requests, id)
+}
+
+// decode turns a spooled request into the engine's form. A resume file that cannot be read
+// costs the knowledge of jobs, not the nodes.
+func decode(r spool.Request, log *slog.Logger) (powersave.Request, error) {
+	nodes, err := slurmconf.ParseHostlist(r.Nodes)
+	if err != nil {
+		return powersave.Request{}, fmt.Errorf("reading its nodes: %w", err)
+	}
+	req := powersave.Request{ID: r.ID, Sequence: r.Sequence(), Kind: r.Kind, Started: r.Started, Nodes: nodes}
+	if r.ResumeFileError != "" {
+		log.Warn("request without its jobs", "request", r.ID, "error", r.ResumeFileError)
+	}
+	if r.ResumeFile == nil {
+		return req, nil
+	}
+	file, err := slurmconf.ParseResumeFile(r.ResumeFile)
+	if err != nil {
+		log.Warn("request without its jobs", "request", r.ID, "error", err)
+		return req, nil
+	}
+	for _, j := range file.Jobs {
+		req.Jobs = append(req.Jobs, powersave.Job{ID: j.JobID, Nodes: j.NodesAlloc, Partition: j.Partition})
+	}
+	return req, nil
+}
+
+// publish writes NodeSet status that has changed, at most every statusPause.
+func (b *Bridge) publish(ctx context.Context) {
+	if !b.dirty || time.Now().Before(b.statusAt) {
+		return
+	}
+	b.dirty, b.statusAt = false, time.Now().Add(statusPause)
+	counts := b.engine.Counts()
+	b.Metrics.counts(counts, len(b.requests), len(b.gates))
+	for _, c := range counts {
+		if b.sent[c.Name] == c {
+			continue
+		}
+		b.sent[c.Name] = c
+		b.call(ctx, func(ctx context.Context) {
+			if err := b.Kubernetes.UpdateStatus(ctx, c); err != nil {
+				b.Log.Warn("writing NodeSet status", "nodeset", c.Name, "error", err)
+				b.inbox.put(func(context.Context) {
+					delete(b.sent, c.Name)
+					b.dirty, b.statusAt = true, time.Now().Add(statusRetry)
+				})
+			}
+		})
+	}
+	for name := range b.sent {
+		if !slices.ContainsFunc(counts, func(c powersave.NodeSetCounts) bool { return c.Name == name }) {
+			delete(b.sent, name)
+		}
+	}
+}
+
+// call runs f beside the loop, at most Parallel at once.
+func (b *Bridge) call(ctx context.Context, f func(ctx context.Context)) {
+	b.calls.Go(func() {
+		select {
+		case b.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		defer func() { <-b.slots }()
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		f(ctx)
+	})
+}
+
+// inbox is an unbounded queue: the loop must never wait for those it waits for.
+type inbox struct {
+	mu    sync.Mutex
+	items []func(context.Context)
+	ready chan struct{}
+}
+
+func (q *inbox) put(f func(context.Context)) {
+	q.mu.Lock()
+	q.items = append(q.items, f)
+	q.mu.Unlock()
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (q *inbox) take() []func(context.Context) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	items := q.items
+	q.items = nil
+	return items
+}
+
+// missingNodes returns the names an error of Slurm.Nodes calls unknown.
+func missingNodes(err error) ([]string, bool) {
+	var missing interface{ MissingNodes() []string }
+	if !errors.As(err, &missing) {
+		return nil, false
+	}
+	return missing.MissingNodes(), true
+}

@@ -1,0 +1,110 @@
+package bridge
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/spool"
+)
+
+// Metrics are the bridge's Prometheus metrics. A nil *Metrics counts nothing.
+type Metrics struct {
+	requests   *prometheus.CounterVec
+	phases     *prometheus.HistogramVec
+	boots      *prometheus.CounterVec
+	gateWait   *prometheus.HistogramVec
+	podCalls   *prometheus.CounterVec
+	slurmCalls *prometheus.CounterVec
+	nodes      *prometheus.GaugeVec
+	pending    prometheus.Gauge
+	gates      prometheus.Gauge
+}
+
+// NewMetrics registers the metrics with r.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	seconds := []float64{.05, .1, .25, .5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600, 1800}
+	m := &Metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slurmtide_requests_total", Help: "Requests read from the spool, by the program that wrote them."}, []string{"kind"}),
+		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "slurmtide_boot_phase_seconds", Help: "Time from ResumeProgram's start until a boot reached the phase.", Buckets: seconds}, []string{"nodeset", "phase"}),
+		boots: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slurmtide_boots_total", Help: "Boots whose slurmd registered."}, []string{"nodeset"}),
+		gateWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "slurmtide_gate_wait_seconds", Help: "Time a start-gate waited.", Buckets: seconds}, []string{"ready"}),
+		podCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slurmtide_pod_calls_total", Help: "Calls to the Kubernetes API for pods."}, []string{"verb", "result"}),
+		slurmCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slurmtide_slurm_calls_total", Help: "Calls to slurmrestd."}, []string{"verb", "result"}),
+		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "slurmtide_nodes", Help: "Nodes of a NodeSet by what they are at; total counts all names."}, []string{"nodeset", "state"}),
+		pending: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "slurmtide_spool_requests", Help: "Requests in the spool that are not finished."}),
+		gates: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "slurmtide_gates_waiting", Help: "Start-gates that wait for nodes."}),
+	}
+	r.MustRegister(m.requests, m.phases, m.boots, m.gateWait, m.podCalls, m.slurmCalls, m.nodes, m.pending, m.gates)
+	return m
+}
+
+func result(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}
+
+func (m *Metrics) request(k spool.Kind) {
+	if m != nil {
+		m.requests.WithLabelValues(string(k)).Inc()
+	}
+}
+
+func (m *Metrics) boot(b powersave.Boot) {
+	if m == nil {
+		return
+	}
+	m.boots.WithLabelValues(b.NodeSet).Inc()
+	for phase, at := range map[string]time.Time{
+		"accepted": b.Times.Accepted, "created": b.Times.Created, "scheduled": b.Times.Scheduled,
+		"running": b.Times.Running, "registered": b.Times.Registered,
+	} {
+		if !at.IsZero() {
+			m.phases.WithLabelValues(b.NodeSet, phase).Observe(max(at.Sub(b.Times.Requested).Seconds(), 0))
+		}
+	}
+}
+
+func (m *Metrics) gate(waited time.Duration, ready bool) {
+	if m != nil {
+		m.gateWait.WithLabelValues(map[bool]string{true: "yes", false: "no"}[ready]).Observe(waited.Seconds())
+	}
+}
+
+func (m *Metrics) podCall(verb string, err error) {
+	if m != nil {
+		m.podCalls.WithLabelValues(verb, result(err)).Inc()
+	}
+}
+
+func (m *Metrics) slurmCall(verb string, err error) {
+	if m != nil {
+		m.slurmCalls.WithLabelValues(verb, result(err)).Inc()
+	}
+}
+
+func (m *Metrics) counts(counts []powersave.NodeSetCounts, requests, gates int) {
+	if m == nil {
+		return
+	}
+	m.nodes.Reset()
+	for _, c := range counts {
+		for state, n := range map[string]int{"total": c.Nodes, "powered_up": c.PoweredUp, "booting": c.Booting, "ready": c.Ready, "failed": c.Failed, "unknown": c.Unknown} {
+			m.nodes.WithLabelValues(c.Name, state).Set(float64(n))
+		}
+	}
+	m.pending.Set(float64(requests))
+	m.gates.Set(float64(gates))
+}
