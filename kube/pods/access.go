@@ -1,0 +1,72 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+// Right is one RBAC right, as it stands in a Role.
+type Right struct {
+	Group, Resource, Subresource string
+	Verbs                        []string
+}
+
+// Rights returns all rights a Client needs in its namespace, for CheckAccess and for the chart's Role.
+func Rights() []Right {
+	return []Right{
+		{Resource: "pods", Verbs: []string{"create", "delete", "get", "list", "watch"}},
+		{Group: v1alpha1.GroupName, Resource: "nodesets", Verbs: []string{"list", "watch"}},
+		{Group: v1alpha1.GroupName, Resource: "nodesets", Subresource: "status", Verbs: []string{"patch"}},
+		{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
+	}
+}
+
+// CheckAccess asks the API server about every right in Rights and returns one error that names all that
+// are missing. A Transient error means that it could not be asked.
+func (c *Client) CheckAccess(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
+	defer cancel()
+	var missing []string
+	for _, right := range Rights() {
+		for _, verb := range right.Verbs {
+			review, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: c.namespace, Verb: verb, Group: right.Group, Resource: right.Resource, Subresource: right.Subresource,
+				}},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				return classify(err, "asking the API server for the bridge's rights", "create selfsubjectaccessreviews.authorization.k8s.io", c.namespace)
+			}
+			if !review.Status.Allowed {
+				missing = append(missing, verb+" "+right.String())
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return &Error{
+		Class: Forbidden, Doing: "checking the bridge's rights", Missing: missing,
+		Err:  errors.New("missing in namespace " + c.namespace + ": " + strings.Join(missing, ", ")),
+		Hint: "add them to the Role of the bridge's service account",
+	}
+}
+
+// String is the resource the way kubectl auth can-i takes it.
+func (r Right) String() string {
+	name := r.Resource
+	if r.Group != "" {
+		name = fmt.Sprintf("%s.%s", r.Resource, r.Group)
+	}
+	if r.Subresource != "" {
+		name += "/" + r.Subresource
+	}
+	return name
+}

@@ -1,0 +1,159 @@
+package pods
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+// DefaultGracePeriod is how long a pod gets to end after SIGTERM when the template does not say,
+// in seconds. slurmd ends at once; the time counts against SuspendTimeout.
+const DefaultGracePeriod = 10
+
+const (
+	annotationSafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+	annotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
+	envPodUID              = "POD_UID"
+)
+
+// PodOptions are the settings that all pods of a cluster share.
+type PodOptions struct {
+	// Cluster is the Slurm ClusterName.
+	Cluster string
+	// ConfServer is slurmd's --conf-server, "host[:port][,host[:port]]". Empty when the image or a
+	// volume brings slurm.conf.
+	ConfServer string
+	// Service is the headless service that gives pods a DNS name (spec.subdomain). May be empty.
+	Service string
+}
+
+// Build makes the pod for a boot of one node. generation says which boot of the node it is,
+// requestID which request began it.
+//
+// The template is kept, with these exceptions: name, hostname, subdomain (when there is a
+// service), the labels and annotations of package v1alpha1 and the owner are ours, the restart
+// policy is Never and no service account token is mounted. The slurmd container's args become
+//
+//	slurmd -D -b -N <node> [--conf-server <servers>] --instance-id=<pod UID> <the template's args>
+//
+// The template's args come last, so that they can add options or override --conf-server; its
+// command, if any, stays in front and has to run its arguments, unless it ends in a slurmd itself.
+// Resources come from the shape where the container does not name them (see defaultResources).
+//
+// The error names the field that is wrong; it is the same that Validate reports.
+func Build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string, o PodOptions) (*corev1.Pod, error) {
+	if err := checkSpec(&ns.Spec); err != nil {
+		return nil, fmt.Errorf("NodeSet %s: %w", ns.Name, err)
+	}
+	if problems := validation.IsDNS1123Label(node); len(problems) > 0 {
+		return nil, fmt.Errorf("NodeSet %s: node name %q cannot be a pod name: %s", ns.Name, node, problems[0])
+	}
+	template := ns.Spec.Template.DeepCopy()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            node,
+			Namespace:       ns.Namespace,
+			Labels:          with(template.Labels, podLabels(o.Cluster, ns.Name), map[string]string{v1alpha1.LabelNode: node}),
+			Annotations:     with(template.Annotations, podAnnotations(generation, requestID)),
+			Finalizers:      template.Finalizers,
+			OwnerReferences: []metav1.OwnerReference{ownerReference(ns)},
+		},
+		Spec: template.Spec,
+	}
+	spec := &pod.Spec
+	spec.Hostname = node
+	if o.Service != "" {
+		spec.Subdomain = o.Service
+	}
+	spec.RestartPolicy = corev1.RestartPolicyNever
+	spec.AutomountServiceAccountToken = new(false)
+	if spec.EnableServiceLinks == nil {
+		// With it every service of the namespace becomes environment variables of every job.
+		spec.EnableServiceLinks = new(false)
+	}
+	if spec.TerminationGracePeriodSeconds == nil {
+		spec.TerminationGracePeriodSeconds = new(int64(DefaultGracePeriod))
+	}
+
+	slurmd := slurmdContainer(spec)
+	args := append(slurmdArgs(node, o.ConfServer), slurmd.Args...)
+	if n := len(slurmd.Command); n > 0 && path.Base(slurmd.Command[n-1]) == "slurmd" {
+		args = args[1:]
+	}
+	slurmd.Args = args
+	slurmd.Env = append([]corev1.EnvVar{{
+		Name:      envPodUID,
+		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.uid"}},
+	}}, slices.DeleteFunc(slurmd.Env, func(e corev1.EnvVar) bool { return e.Name == envPodUID })...)
+	defaultResources(slurmd, &ns.Spec.Shape)
+	return pod, nil
+}
+
+// podLabels are the labels that select the pods of one NodeSet.
+func podLabels(cluster, nodeSet string) map[string]string {
+	return map[string]string{v1alpha1.LabelCluster: cluster, v1alpha1.LabelNodeSet: nodeSet}
+}
+
+func podAnnotations(generation int64, requestID string) map[string]string {
+	return map[string]string{
+		v1alpha1.AnnotationGeneration: strconv.FormatInt(generation, 10),
+		v1alpha1.AnnotationRequest:    requestID,
+		// A slurmd pod holds jobs; only Slurm knows when it may go.
+		annotationSafeToEvict:  "false",
+		annotationDoNotDisrupt: "true",
+	}
+}
+
+func ownerReference(ns *v1alpha1.NodeSet) metav1.OwnerReference {
+	return *metav1.NewControllerRef(ns, v1alpha1.SchemeGroupVersion.WithKind("NodeSet"))
+}
+
+func slurmdArgs(node, confServer string) []string {
+	args := []string{"slurmd", "-D", "-b", "-N", node}
+	if confServer != "" {
+		args = append(args, "--conf-server", confServer)
+	}
+	return append(args, "--instance-id=$("+envPodUID+")")
+}
+
+// reservedArg returns the first argument that would undo what Build sets, or "".
+func reservedArg(args []string) string {
+	for i, a := range args {
+		long, _, _ := strings.Cut(a, "=")
+		switch {
+		case long == "--instance-id", i == 0 && a == "slurmd":
+			return a
+		case len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.ContainsRune("NZbDFC", rune(a[1])):
+			return a
+		}
+	}
+	return ""
+}
+
+// slurmdContainer returns nil when there is none.
+func slurmdContainer(spec *corev1.PodSpec) *corev1.Container {
+	for i := range spec.Containers {
+		if spec.Containers[i].Name == v1alpha1.ContainerSlurmd {
+			return &spec.Containers[i]
+		}
+	}
+	return nil
+}
+
+// with returns a new map; later maps win.
+func with(all ...map[string]string) map[string]string {
+	merged := map[string]string{}
+	for _, m := range all {
+		maps.Copy(merged, m)
+	}
+	return merged
+}

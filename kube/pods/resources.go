@@ -1,0 +1,152 @@
+package pods
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+const (
+	// MemoryOverheadMiB is added to the shape's memory for slurmd and the step daemons, in MiB. Without
+	// it a job that uses all of RealMemory gets the whole container killed, slurmd included.
+	MemoryOverheadMiB = 128
+
+	resourceNvidiaGPU corev1.ResourceName = "nvidia.com/gpu"
+)
+
+// gpuPrefixes are the extended resources that count as GPUs when a template names them itself.
+var gpuPrefixes = []string{"nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu", "gpu.intel.com/"}
+
+// defaultResources fills in what the container does not name:
+//   - cpu: requested as in the shape, not limited, because Slurm hands out each CPU once and
+//     throttling would only slow the job down;
+//   - memory: requested and limited to the shape's plus MemoryOverheadMiB, so that pods that share a
+//     host cannot take each other's;
+//   - GPUs: nvidia.com/gpu as in the shape's Gres.
+//
+// A request below the shape is left alone: overcommitting a host is the user's right. A limit
+// below it is refused by checkResources.
+func defaultResources(c *corev1.Container, shape *v1alpha1.Shape) {
+	r := &c.Resources
+	if !names(r, corev1.ResourceCPU) {
+		set(&r.Requests, corev1.ResourceCPU, *resource.NewQuantity(int64(shape.CPUs), resource.DecimalSI))
+	}
+	if !names(r, corev1.ResourceMemory) {
+		memory := *resource.NewQuantity((shape.RealMemory+MemoryOverheadMiB)<<20, resource.BinarySI)
+		set(&r.Requests, corev1.ResourceMemory, memory)
+		set(&r.Limits, corev1.ResourceMemory, memory)
+	}
+	// checkSpec has parsed it before.
+	if gpus, _ := gresGPUs(shape.Gres); gpus > 0 && len(r.Claims) == 0 && len(namedGPUs(r)) == 0 {
+		quantity := *resource.NewQuantity(gpus, resource.DecimalSI)
+		set(&r.Requests, resourceNvidiaGPU, quantity)
+		set(&r.Limits, resourceNvidiaGPU, quantity)
+	}
+}
+
+// checkResources reports what the slurmd container could never give to Slurm.
+func checkResources(r *corev1.ResourceRequirements, shape *v1alpha1.Shape) error {
+	if limit, ok := r.Limits[corev1.ResourceCPU]; ok && limit.Cmp(*resource.NewQuantity(int64(shape.CPUs), resource.DecimalSI)) < 0 {
+		return fmt.Errorf("spec.template: the cpu limit %s of container slurmd is below spec.shape.cpus %d: raise the limit, remove it or lower the shape", limit.String(), shape.CPUs)
+	}
+	if limit, ok := r.Limits[corev1.ResourceMemory]; ok && limit.Cmp(*resource.NewQuantity(shape.RealMemory<<20, resource.BinarySI)) < 0 {
+		return fmt.Errorf("spec.template: the memory limit %s of container slurmd is below spec.shape.realMemory %d MiB: raise the limit, remove it or lower the shape", limit.String(), shape.RealMemory)
+	}
+	want, err := gresGPUs(shape.Gres)
+	if err != nil {
+		return err
+	}
+	if len(r.Claims) > 0 {
+		return nil // how many devices a claim has stands elsewhere
+	}
+	named := namedGPUs(r)
+	if len(named) == 0 {
+		return nil
+	}
+	var have int64
+	for _, q := range named {
+		have += q.Value()
+	}
+	switch {
+	case want == 0 && have > 0:
+		return fmt.Errorf("spec.template asks for %d GPUs, but spec.shape.gres has none: Slurm would never hand them out; add gpu:%d to spec.shape.gres or remove them from the template", have, have)
+	case want != have:
+		return fmt.Errorf("spec.template asks for %d GPUs, but spec.shape.gres %q has %d: make them equal, or remove the GPUs from the template to have them filled in", have, shape.Gres, want)
+	}
+	return nil
+}
+
+// gresGPUs counts the GPUs in a Gres list of slurm.conf: "gpu:2", "gpu:h100:2", "gpu" (one),
+// several separated by commas. Other resources do not count.
+func gresGPUs(gres string) (int64, error) {
+	var total int64
+	for _, item := range splitGres(gres) {
+		plain, _, _ := strings.Cut(item, "(") // gpu:2(S:0-1)
+		fields := strings.Split(plain, ":")
+		if fields[0] != "gpu" {
+			continue
+		}
+		last := fields[len(fields)-1]
+		count, err := strconv.ParseUint(last, 10, 16)
+		switch {
+		case len(fields) > 3:
+			return 0, fmt.Errorf("spec.shape.gres: %q has too many colons: write gpu:<count> or gpu:<type>:<count>", item)
+		case err == nil:
+			total += int64(count)
+		case len(fields) == 1, len(fields) == 2 && isGresType(last):
+			total++ // no count means one
+		default:
+			return 0, fmt.Errorf("spec.shape.gres: %q: the count must be a number, as in gpu:2 or gpu:h100:2", item)
+		}
+	}
+	return total, nil
+}
+
+func isGresType(s string) bool { return s != "" && (s[0] >= 'a' && s[0] <= 'z' || s[0] >= 'A' && s[0] <= 'Z') }
+
+// splitGres splits at commas outside parentheses.
+func splitGres(gres string) []string {
+	depth := 0
+	return strings.FieldsFunc(gres, func(r rune) bool {
+		switch r {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		return r == ',' && depth <= 0
+	})
+}
+
+func namedGPUs(r *corev1.ResourceRequirements) map[corev1.ResourceName]resource.Quantity {
+	found := map[corev1.ResourceName]resource.Quantity{}
+	// Limits last: Kubernetes wants both equal and fills in requests from limits.
+	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+		for name, q := range list {
+			for _, prefix := range gpuPrefixes {
+				if strings.HasPrefix(string(name), prefix) {
+					found[name] = q
+				}
+			}
+		}
+	}
+	return found
+}
+
+func names(r *corev1.ResourceRequirements, name corev1.ResourceName) bool {
+	_, requested := r.Requests[name]
+	_, limited := r.Limits[name]
+	return requested || limited
+}
+
+func set(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) {
+	if *list == nil {
+		*list = corev1.ResourceList{}
+	}
+	(*list)[name] = q
+}

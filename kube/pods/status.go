@@ -1,0 +1,156 @@
+package pods
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+const (
+	fieldManager = "slurmtide"
+	// maxNote is what the API server accepts in an event, in bytes.
+	maxNote = 1024
+)
+
+// NodeSetCounts counts the nodes of a NodeSet by what they are doing.
+type NodeSetCounts struct {
+	PoweredUp int32 // have a pod
+	Booting   int32 // have a pod and have not registered
+	Ready     int32 // registered
+	Failed    int32 // last boot failed
+}
+
+// statusKey is all that a status is made of.
+type statusKey struct {
+	uid        types.UID
+	generation int64
+	counts     NodeSetCounts
+	problem    string
+}
+
+// UpdateStatus writes the counts into the NodeSet's status, and whether the NodeSet is accepted. It
+// makes no request when nothing has changed, and none for a NodeSet that is gone.
+func (c *Client) UpdateStatus(ctx context.Context, nodeSet string, counts NodeSetCounts) error {
+	ns, missing := c.nodeSet(nodeSet)
+	if missing != nil {
+		if missing.Class == Invalid {
+			return nil
+		}
+		return missing
+	}
+	c.mu.Lock()
+	key := statusKey{uid: ns.UID, generation: ns.Generation, counts: counts, problem: c.problems[nodeSet]}
+	unchanged := c.written[nodeSet] == key
+	c.mu.Unlock()
+	if unchanged {
+		return nil
+	}
+	status := c.newStatus(ns, key)
+	if !equality.Semantic.DeepEqual(status, &ns.Status) {
+		patch, err := json.Marshal(map[string]any{"status": status})
+		if err != nil {
+			return fmt.Errorf("writing the status of NodeSet %s: %w", nodeSet, err)
+		}
+		ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
+		defer cancel()
+		_, err = c.tide.SlurmtideV1alpha1().NodeSets(c.namespace).Patch(ctx, nodeSet, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: fieldManager}, "status")
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return classify(err, "writing the status of NodeSet "+nodeSet, "patch nodesets.slurmtide.io/status", c.namespace)
+		}
+	}
+	c.mu.Lock()
+	c.written[nodeSet] = key
+	c.mu.Unlock()
+	return nil
+}
+
+func (c *Client) newStatus(ns *v1alpha1.NodeSet, key statusKey) *v1alpha1.NodeSetStatus {
+	status := ns.Status.DeepCopy()
+	status.ObservedGeneration = key.generation
+	status.PoweredUp, status.Replicas = key.counts.PoweredUp, key.counts.PoweredUp
+	status.Booting, status.Ready, status.Failed = key.counts.Booting, key.counts.Ready, key.counts.Failed
+	status.Selector = labels.Set(podLabels(c.opts.Cluster, ns.Name)).String()
+	accepted := metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid",
+		Message: "the NodeSet can be used", ObservedGeneration: key.generation, LastTransitionTime: metav1.NewTime(c.opts.Now()),
+	}
+	if key.problem != "" {
+		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "Invalid", shorten(key.problem, maxNote)
+	}
+	meta.SetStatusCondition(&status.Conditions, accepted)
+	return status
+}
+
+// NodeSetEvent records an Event on a NodeSet. kind is corev1.EventTypeNormal or EventTypeWarning, reason
+// and action are CamelCase ("BootFailed", "Resume"). Nothing is recorded unless Run is
+// running; the API server may drop events, so nothing may depend on them.
+func (c *Client) NodeSetEvent(nodeSet, kind, reason, action, note string) {
+	ns, missing := c.nodeSet(nodeSet)
+	if missing != nil {
+		return
+	}
+	c.event(&corev1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "NodeSet",
+		Namespace: c.namespace, Name: nodeSet, UID: ns.UID,
+	}, kind, reason, action, note)
+}
+
+// PodEvent records an Event on a pod; see NodeSetEvent.
+func (c *Client) PodEvent(pod powersave.Pod, kind, reason, action, note string) {
+	c.event(&corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: c.namespace, Name: pod.Node, UID: types.UID(pod.UID),
+	}, kind, reason, action, note)
+}
+
+func (c *Client) event(about *corev1.ObjectReference, kind, reason, action, note string) {
+	c.mu.Lock()
+	recorder := c.recorder
+	c.mu.Unlock()
+	if recorder != nil {
+		recorder.Eventf(about, nil, kind, reason, action, "%s", shorten(note, maxNote))
+	}
+}
+
+func (c *Client) startRecorder(ctx context.Context) (stop func(), err error) {
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: c.kube.EventsV1()})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		broadcaster.Shutdown()
+		return nil, err
+	}
+	c.mu.Lock()
+	c.recorder = broadcaster.NewRecorder(scheme.Scheme, "slurmtide.io/bridge")
+	c.mu.Unlock()
+	return func() {
+		c.mu.Lock()
+		c.recorder = nil
+		c.mu.Unlock()
+		broadcaster.Shutdown()
+	}, nil
+}
+
+// shorten cuts s to at most limit bytes, at a character boundary.
+func shorten(s string, limit int) string {
+	const mark = "..."
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit-len(mark)], "") + mark
+}
