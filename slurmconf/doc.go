@@ -1,0 +1,47 @@
+// Package slurmconf reads and writes the text formats of Slurm. It knows nothing of
+// clusters, only of text, and needs nothing but the standard library.
+//
+// # Hostlists
+//
+// Slurm names nodes by lists such as "cpu[0-49],gpu[01-04]". A Hostlist holds such a
+// list as ranges, so a long list is as cheap as a short one:
+//
+//	nodes, err := slurmconf.ParseHostlist("cpu[0-49],gpu[01-04]")
+//	if err != nil {
+//		return fmt.Errorf("reading nodeNames: %w", err) // names the text and its position
+//	}
+//	nodes.Len()             // 54
+//	nodes.Contains("gpu04") // true; "gpu4" would be another node
+//	for name := range nodes.All() {
+//		fmt.Println(name) // cpu0, cpu1, ...
+//	}
+//
+// The other way round, names become a list with the same text that
+// `scontrol show hostlist` prints:
+//
+//	slurmconf.CompressHostlist([]string{"tux1", "tux2", "tux4"}) // tux[1-2,4]
+//
+// Union, Intersect and Minus combine lists. They and everything else keep the order
+// of the names, for Slurm gives it a meaning (MPI ranks); Expand, At and Slice pick
+// names by position.
+//
+// ParseHostlist documents the grammar and the few places where it is stricter than
+// Slurm.
+//
+// # The resume file
+//
+// slurmctld tells ResumeProgram which jobs wait for which nodes in a JSON file.
+// ParseResumeFile reads it. A file from a newer Slurm, or one with a broken job in it,
+// still gives everything that could be read; look at Problems and log them:
+//
+//	file, err := slurmconf.ParseResumeFile(data)
+//	if err != nil {
+//		return err // no JSON object: go by the command line alone
+//	}
+//	for _, problem := range file.Problems {
+//		slog.Warn("reading the resume file", "problem", problem)
+//	}
+//	for _, job := range file.Jobs {
+//		boot(job.JobID, job.NodesResume, job.NodesAlloc)
+//	}
+package slurmconf
