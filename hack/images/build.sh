@@ -1,0 +1,119 @@
+#!/bin/sh
+# Makes container images without a container engine, as docker-archive tars, and prints the path of the tar.
+#
+#   hack/images/build.sh 24.11       slurmtide/slurm:24.11, from Debian trixie
+#   hack/images/build.sh 26.05       slurmtide/slurm:26.05, from Debian forky
+#   hack/images/build.sh slurmtide   slurmtide/slurmtide:dev, our own programs, built static
+#
+# Slurm images are kept in ${SLURMTIDE_CACHE:-~/.cache/slurmtide}/images under a key made of everything that shapes them;
+# delete the file to get newer packages. With Docker: docker build -f hack/images/Dockerfile --build-arg SLURM_VERSION=26.05 hack/images
+#
+# SLURMTIDE_DEBIAN_MIRROR  Debian mirror; default: the one this machine's apt uses, else http://deb.debian.org/debian
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+
+say() { echo "images: $*" >&2; }
+die() { say "$*"; exit 1; }
+
+command -v go >/dev/null || die "the Go toolchain is missing: install Go (the version is in go.mod) and put it on PATH"
+
+arch() {
+	if command -v dpkg >/dev/null; then dpkg --print-architecture; else go env GOARCH; fi
+}
+
+archive() { (cd "$root" && go run ./hack/images/archive "$@"); }
+
+build_slurmtide() {
+	# go build leaves up-to-date binaries alone, so this costs a second when nothing has changed.
+	say "slurmtide:dev: building static programs into bin/"
+	mkdir -p "$root/bin" "$root/out/images"
+	(cd "$root" && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ \
+		./cmd/slurmtide ./cmd/resume ./cmd/suspend ./cmd/resume-fail ./cmd/start-gate) >&2
+	out=$root/out/images/slurmtide-dev.tar
+	archive -o "$out" -tag slurmtide/slurmtide:dev -arch "$(go env GOARCH)" -user 65532:65532 -entrypoint /usr/local/bin/slurmtide \
+		-add "$root/bin/slurmtide=/usr/local/bin/slurmtide" -add "$root/bin/resume=/usr/local/bin/resume" \
+		-add "$root/bin/suspend=/usr/local/bin/suspend" -add "$root/bin/resume-fail=/usr/local/bin/resume-fail" \
+		-add "$root/bin/start-gate=/usr/local/bin/start-gate"
+	echo "$out"
+}
+
+# The mirror apt already uses here is reachable; apt resolves both of its source formats for us.
+mirror() {
+	if [ -n "${SLURMTIDE_DEBIAN_MIRROR:-}" ]; then
+		echo "$SLURMTIDE_DEBIAN_MIRROR"
+		return
+	fi
+	# shellcheck disable=SC2016 # $(…) is apt's own template
+	uri=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+		sed -n 's/^Debian|Debian|//p' | head -n 1)
+	echo "${uri:-http://deb.debian.org/debian}"
+}
+
+install_tools() {
+	keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+	if command -v mmdebstrap >/dev/null && [ -e "$keyring" ]; then return; fi
+	command -v apt-get >/dev/null || die "mmdebstrap is missing and there is no apt-get to install it; use hack/images/Dockerfile instead"
+	[ "$(id -u)" = 0 ] || die "mmdebstrap is missing: run 'apt-get install mmdebstrap debian-archive-keyring' as root"
+	say "installing mmdebstrap"
+	install='apt-get -q -o DPkg::Lock::Timeout=600 install -y --no-install-recommends mmdebstrap debian-archive-keyring'
+	# A fresh machine may never have read its package lists.
+	DEBIAN_FRONTEND=noninteractive sh -c "$install >/dev/null 2>&1 || { apt-get -q update && $install; }" >&2 ||
+		die "cannot install mmdebstrap, see above"
+}
+
+build_slurm() {
+	version=$1 suite=$2 arch=$(arch)
+	cache=${SLURMTIDE_CACHE:-$HOME/.cache/slurmtide}/images
+	key=$({ echo "$suite $arch"; cat "$here/build.sh" "$here/finish.sh" "$here/packages" "$here"/archive/*.go; } | sha256sum | cut -c1-16)
+	out=$cache/slurm-$version-$key.tar
+	mkdir -p "$cache"
+
+	# Two builds at once would do the work twice: the second waits and finds the result.
+	exec 9>"$cache/slurm-$version.lock"
+	if command -v flock >/dev/null; then flock 9; fi
+	if [ -e "$out" ]; then
+		say "slurm:$version is cached"
+		echo "$out"
+		return
+	fi
+
+	install_tools
+	from=$(mirror)
+	work=$(mktemp -d "$cache/build.XXXXXX")
+	trap 'rm -rf "$work"' EXIT
+	trap 'exit 130' INT TERM
+	say "slurm:$version: installing Debian $suite packages from $from (half a minute on two idle cores)"
+	# Check-Valid-Until: testing's package lists expire, and a snapshot or a frozen mirror is still good.
+	# path-exclude: files nobody reads in a container are not even unpacked.
+	set -- --variant=minbase --format=tar --arch="$arch" --keyring="$keyring" --include="$(paste -sd, "$here/packages")" \
+		--aptopt='Acquire::Check-Valid-Until "false"' --aptopt='APT::Install-Recommends "false"' \
+		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
+		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
+		--customize-hook="chroot \"\$1\" sh -s < '$here/finish.sh'"
+	if [ "$(id -u)" = 0 ]; then set -- --mode=root "$@"; fi
+	# Every step of mmdebstrap is one "I:" line: show those, keep the rest for the case of failure.
+	# The lock is closed for children (9>&-), or a daemon started by a package script could hold it.
+	mkfifo "$work/log.pipe"
+	tee "$work/log" <"$work/log.pipe" | sed -n "s/^I: /images:   /p" >&2 9>&- &
+	mmdebstrap "$@" "$suite" "$work/root.tar" "deb $from $suite main" >"$work/log.pipe" 2>&1 9>&- || {
+		wait
+		tail -n 30 "$work/log" >&2
+		die "mmdebstrap failed, its last lines are above"
+	}
+	wait
+	say "slurm:$version: writing the archive"
+	archive -o "$work/image.tar" -tag "slurmtide/slurm:$version" -arch "$arch" -layer "$work/root.tar" \
+		-env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+	mv "$work/image.tar" "$out"
+	say "slurm:$version: $(du -m "$out" | cut -f1) MB"
+	echo "$out"
+}
+
+case "${1:-}" in
+24.11) build_slurm 24.11 trixie ;;
+26.05) build_slurm 26.05 forky ;;
+slurmtide) build_slurmtide ;;
+*) die "usage: build.sh 24.11|26.05|slurmtide" ;;
+esac
