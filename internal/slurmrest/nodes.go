@@ -1,0 +1,302 @@
+package slurmrest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// maxSingle is up to how many nodes are asked for one by one rather than by
+// reading the complete list and picking them.
+const maxSingle = 4
+
+// Nodes returns what slurmctld knows of the named nodes, in the order of the
+// names, or of all nodes in slurmctld's order when none is named. Nodes in state
+// FUTURE are not listed. If some names are unknown, the others are returned along
+// with a *NotFoundError; with any other error no nodes are.
+func (c *Client) Nodes(ctx context.Context, names ...string) ([]powersave.SlurmNode, error) {
+	if len(names) == 0 {
+		return c.list(ctx, nil)
+	}
+	if err := checkNames(names); err != nil {
+		return nil, err
+	}
+	if len(names) <= maxSingle {
+		nodes, err := c.singles(ctx, names)
+		if err == nil || ctx.Err() != nil {
+			return nodes, err
+		}
+		// For an unknown name slurmrestd reports whatever errno holds (nodes.c _dump_nodes,
+		// usually 0), so only the complete list tells that from any other failure.
+	}
+	want := make(map[string]bool, len(names))
+	for _, n := range names {
+		want[n] = true
+	}
+	nodes, err := c.list(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	return pick(nodes, names)
+}
+
+// pick orders nodes by names and lists the names that are missing.
+func pick(nodes []powersave.SlurmNode, names []string) ([]powersave.SlurmNode, error) {
+	index := make(map[string]int, len(nodes))
+	for i, n := range nodes {
+		index[n.Name] = i
+	}
+	found := make([]powersave.SlurmNode, 0, len(names))
+	seen := make(map[string]bool, len(names))
+	var missing []string
+	for _, name := range names {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if i, ok := index[name]; ok {
+			found = append(found, nodes[i])
+		} else {
+			missing = append(missing, name)
+		}
+	}
+	if missing != nil {
+		return found, &NotFoundError{Names: missing}
+	}
+	return found, nil
+}
+
+func (c *Client) singles(ctx context.Context, names []string) ([]powersave.SlurmNode, error) {
+	nodes := make([]powersave.SlurmNode, 0, len(names))
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		got, err := c.nodes(ctx, nil, call{
+			op: "get node", detail: name, build: func(a *api) request { return a.node(name) }, repeatable: true, single: true,
+		})
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, got...)
+	}
+	return nodes, nil
+}
+
+func (c *Client) list(ctx context.Context, want map[string]bool) ([]powersave.SlurmNode, error) {
+	return c.nodes(ctx, want, call{op: "list nodes", build: func(a *api) request { return a.nodes }, repeatable: true})
+}
+
+func (c *Client) nodes(ctx context.Context, want map[string]bool, q call) ([]powersave.SlurmNode, error) {
+	var nodes []powersave.SlurmNode
+	q.read = func(body io.Reader) (envelope, error) {
+		r := newNodeReader(want)
+		env, err := decodeAnswer(body, "nodes", r.read)
+		nodes = r.nodes
+		return env, err
+	}
+	if err := c.do(ctx, q); err != nil {
+		return nil, err
+	}
+	return nodes, nil
+}
+
+// UpdateNodes changes nodes in one request. Slurm stops at the first name it does
+// not know; then the names are checked, the known ones are updated all the same,
+// and a *NotFoundError lists the others. With IsInvalidTransition the remaining
+// nodes were changed. With IsUnknownOutcome the change may have happened.
+func (c *Client) UpdateNodes(ctx context.Context, u powersave.NodeUpdate) error {
+	if len(u.Nodes) == 0 {
+		return nil
+	}
+	if err := checkUpdate(u); err != nil {
+		return err
+	}
+	err := c.update(ctx, u)
+	var e *Error
+	if !errors.As(err, &e) || e.Number != errInvalidNodeName {
+		return err
+	}
+	nodes, notFound := c.Nodes(ctx, u.Nodes...)
+	if !IsNotFound(notFound) {
+		if notFound != nil {
+			return fmt.Errorf("%w; finding the unknown names: %w", err, notFound)
+		}
+		return err
+	}
+	u.Nodes = nil
+	for _, n := range nodes {
+		if unchanged(u.State, n.State) {
+			u.Nodes = append(u.Nodes, n.Name)
+		}
+	}
+	if len(u.Nodes) > 0 {
+		if err := c.update(ctx, u); err != nil {
+			return errors.Join(err, notFound)
+		}
+	}
+	return notFound
+}
+
+// unchanged reports whether a node does not show the effect of the change yet, so
+// that it has to be asked for again. Only changes that must not be made twice
+// are looked at (node_mgr.c update_node).
+func unchanged(change powersave.StateChange, state powersave.NodeState) bool {
+	switch change {
+	case powersave.StatePowerUp: // a second one calls ResumeProgram again
+		return !state.Any(powersave.NodePowerUp | powersave.NodePoweringUp)
+	case powersave.StateResume: // a second one is refused
+		return state.Any(powersave.NodePoweringDown | powersave.NodeDown | powersave.NodeDrain | powersave.NodeFail |
+			powersave.NodeFuture | powersave.NodeRebootRequested)
+	}
+	return true
+}
+
+func (c *Client) update(ctx context.Context, u powersave.NodeUpdate) error {
+	return c.do(ctx, call{
+		op:     "update nodes",
+		detail: clip(u.String(), 500),
+		build:  func(a *api) request { return a.update(u) },
+		// Being set down or drained twice, or given the same comment, changes nothing. power_up
+		// would call ResumeProgram again, power_down_force kill a job that came in between, and
+		// resume free a name that another power_down has taken.
+		repeatable: u.State == powersave.StateNone || u.State == powersave.StateDown || u.State == powersave.StateDrain,
+		read:       func(body io.Reader) (envelope, error) { return decodeAnswer(body, "", nil) },
+	})
+}
+
+func checkUpdate(u powersave.NodeUpdate) error {
+	if u.State != powersave.StateNone && combinedStates(u.State) == nil {
+		return fmt.Errorf("update nodes: no such state change: %q", u.State)
+	}
+	if (u.State == powersave.StateDown || u.State == powersave.StateDrain) && u.Reason == "" {
+		return fmt.Errorf("update nodes (%s): a reason is required", u)
+	}
+	return checkNames(u.Nodes)
+}
+
+// checkNames refuses what slurmctld would take for more than one node: a hostlist
+// with brackets or commas, and ALL (nodespec_to_hostlist).
+func checkNames(names []string) error {
+	for _, n := range names {
+		if n == "" || strings.ContainsAny(n, "[]{},/ \t\r\n") || strings.EqualFold(n, "ALL") {
+			return fmt.Errorf("%q is not the name of one node", clip(n, 80))
+		}
+	}
+	return nil
+}
+
+// Ping asks slurmctld, through slurmrestd, whether it answers. The error says which of the two does not, and why.
+func (c *Client) Ping(ctx context.Context) error {
+	var answers []pingAnswer
+	if err := c.do(ctx, pingCall(&answers)); err != nil {
+		return err
+	}
+	var hosts []string
+	for _, a := range answers {
+		if a.Responding {
+			return nil
+		}
+		hosts = append(hosts, a.Host)
+	}
+	// The answer to ping hides the reason, a refused token for instance; another request shows it.
+	err := c.do(ctx, call{
+		op:         "ping",
+		build:      func(a *api) request { return a.diag },
+		repeatable: true,
+		read:       func(body io.Reader) (envelope, error) { return decodeAnswer(body, "", nil) },
+	})
+	if err != nil {
+		return err
+	}
+	return c.fail(call{op: "ping"}, &Error{
+		Number:      errCtldConnect,
+		Description: fmt.Sprintf("slurmctld on %s does not respond", strings.Join(hosts, ", ")),
+		fate:        unsent,
+	})
+}
+
+// Infinite stands for a timeout that never ends.
+const Infinite = time.Duration(1<<63 - 1)
+
+// Timeouts are slurm.conf's ResumeTimeout and SuspendTimeout; zero where unknown.
+type Timeouts struct {
+	Resume, Suspend time.Duration
+	// Partitions holds the partitions with values of their own; zero there means the global one.
+	Partitions map[string]PartitionTimeouts
+}
+
+// PartitionTimeouts are one partition's own values.
+type PartitionTimeouts struct{ Resume, Suspend time.Duration }
+
+// Timeouts reads what slurmrestd offers: the partitions' own values in all
+// versions, the global ones from v0.0.45 (Slurm 26.05) only.
+func (c *Client) Timeouts(ctx context.Context) (Timeouts, error) {
+	var t Timeouts
+	err := c.do(ctx, call{
+		op:         "list partitions",
+		build:      func(a *api) request { return a.partitions },
+		repeatable: true,
+		read: func(body io.Reader) (envelope, error) {
+			t.Partitions = map[string]PartitionTimeouts{}
+			return decodeAnswer(body, "partitions", func(dec *json.Decoder) error {
+				var p struct {
+					Name     string `json:"name"`
+					Timeouts struct {
+						Resume  noVal `json:"resume"`
+						Suspend noVal `json:"suspend"`
+					} `json:"timeouts"`
+				}
+				if err := dec.Decode(&p); err != nil {
+					return err
+				}
+				own := PartitionTimeouts{p.Timeouts.Resume.seconds(), p.Timeouts.Suspend.seconds()}
+				if own != (PartitionTimeouts{}) {
+					t.Partitions[p.Name] = own
+				}
+				return nil
+			})
+		},
+	})
+	if err != nil {
+		return Timeouts{}, err
+	}
+	err = c.do(ctx, call{
+		op:         "get configuration",
+		build:      func(a *api) request { return a.conf },
+		repeatable: true,
+		read: func(body io.Reader) (envelope, error) {
+			var answer struct {
+				envelope
+				Conf struct {
+					Resume  noVal `json:"ResumeTimeout"`
+					Suspend noVal `json:"SuspendTimeout"`
+				} `json:"slurm_conf"`
+			}
+			err := json.NewDecoder(body).Decode(&answer)
+			t.Resume, t.Suspend = answer.Conf.Resume.seconds(), answer.Conf.Suspend.seconds()
+			return answer.envelope, err
+		},
+	})
+	if err != nil && !errors.Is(err, errNoSuchCall) {
+		return Timeouts{}, err
+	}
+	return t, nil
+}
+
+func (v noVal) seconds() time.Duration {
+	switch {
+	case v.infinite || v.number == 0xffff: // INFINITE16
+		return Infinite
+	case !v.set || v.number < 0:
+		return 0
+	}
+	return time.Duration(v.number) * time.Second
+}
