@@ -1,0 +1,78 @@
+# Slurmtide. `make help` lists what there is to make.
+
+SHELL    := /bin/bash
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+GO       ?= go
+LDFLAGS  := -s -w -X main.version=$(VERSION)
+PROGRAMS := resume suspend resume-fail start-gate
+
+# Where built tools, images and clusters live; outside the tree.
+export SLURMTIDE_CACHE ?= $(HOME)/.cache/slurmtide
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-zA-Z0-9_-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Build
+
+.PHONY: build
+build: ## build the five programs into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+.PHONY: generate
+generate: ## regenerate clients, deep copies and CRDs from the types
+	hack/codegen/generate.sh
+
+.PHONY: clean
+clean: ## remove bin/ and out/
+	rm -rf bin out
+
+##@ Test
+
+.PHONY: test
+test: vet lint unit fuzz verify-generated integration ## everything: vet, lint, unit tests, fuzz smoke, generated files, integration with both Slurm versions
+
+.PHONY: vet
+vet: ## go vet, with every build tag
+	$(GO) vet ./...
+	$(GO) vet -tags integration ./...
+
+.PHONY: lint
+lint: ## golangci-lint with .golangci.yml, shellcheck on the scripts
+	hack/lint.sh
+
+.PHONY: unit
+unit: ## unit tests with the race detector
+	hack/gotest.sh -race ./...
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for a moment (FUZZTIME=2s)
+	hack/fuzz.sh
+
+.PHONY: verify-generated
+verify-generated: ## fail if make generate would change anything
+	hack/codegen/generate.sh verify
+
+.PHONY: integration
+integration: ## real Slurm 24.11 and 26.05 on a real Kubernetes, in a cluster of its own
+	hack/integration.sh
+
+##@ Benchmarks
+
+.PHONY: bench
+bench: build ## measure; results in out/bench.json and a table
+	hack/bench/run.sh
+
+##@ Demo
+
+.PHONY: demo
+demo: ## a local cluster with Slurm: jobs from zero and back, watched live
+	hack/demo/run.sh
+
+.PHONY: demo-down
+demo-down: ## remove what make demo left running
+	hack/localcluster/localcluster.sh down --name slurmtide-demo
+
+include hack/localcluster/localcluster.mk

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# golangci-lint for Go, shellcheck for shell. Both are installed when they are missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cache=${SLURMTIDE_CACHE:-$HOME/.cache/slurmtide}
+version=v2.15.0
+tool=$cache/tools/golangci-lint-$version/golangci-lint
+if [ ! -x "$tool" ]; then
+	echo "building golangci-lint $version (once; some minutes)"
+	GOBIN=$(dirname "$tool") go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$version"
+fi
+"$tool" run ./...
+if ! command -v shellcheck >/dev/null; then
+	echo "installing shellcheck"
+	apt-get install -y -q shellcheck >/dev/null || { echo "shellcheck is missing and apt-get could not install it" >&2; exit 1; }
+fi
+git ls-files '*.sh' .ci/run | xargs shellcheck -x
+echo "lint passed"
