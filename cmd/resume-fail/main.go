@@ -1,5 +1,10 @@
 // Command resume-fail is a ResumeFailProgram for slurm.conf: it reports nodes that missed ResumeTimeout.
 // It hands the request over to the bridge through the spool and exits.
+//
+// Reading cgroup limits would only slow the start down, hence the settings below.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (

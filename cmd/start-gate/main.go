@@ -1,5 +1,10 @@
 // Command start-gate is a PrologSlurmctld for slurm.conf: it waits until the job's nodes
 // are up, so that slurmctld starts the job at once, and never fails a job itself.
+//
+// Reading cgroup limits would only slow the start down, hence the settings below.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (

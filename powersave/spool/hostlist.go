@@ -3,43 +3,47 @@ package spool
 import (
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // maxHostlist is the longest hostlist accepted: the kernel passes no longer argument (MAX_ARG_STRLEN).
 const maxHostlist = 128 << 10
 
+// errHostlist is what every error of checkHostlist is.
+var errHostlist = errors.New("not a hostlist")
+
 // checkHostlist finds what slurmctld never passes as a hostlist. It does not parse: the
 // bridge does, and refuses single names there.
 func checkHostlist(s string) error {
 	if s == "" {
-		return errors.New("the hostlist is empty; slurmctld calls this program with the nodes it is about, like cpu-[0-3]")
+		return fmt.Errorf("%w: it is empty; slurmctld passes the nodes, like cpu-[0-3]", errHostlist)
 	}
 	if len(s) > maxHostlist {
-		return fmt.Errorf("the hostlist has %d bytes, more than the %d that fit into an argument", len(s), maxHostlist)
+		return fmt.Errorf("%w: it has %d bytes, more than the %d that fit into an argument", errHostlist, len(s), maxHostlist)
 	}
 	depth, named := 0, false
 	for i := range len(s) {
-		c := s[i]
-		switch {
+		switch c := s[i]; {
 		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z':
 			named = true
+		case c == ',', c == '-', c == '_', c == '.', c == ':', c == '+', c == '@', c == '%':
+			if i == 0 && c != '_' {
+				return fmt.Errorf("%w: it begins with %q: %q", errHostlist, c, shorten(s))
+			}
 		case c == '[' && depth == 0:
 			depth = 1
 		case c == ']' && depth == 1:
 			depth = 0
 		case c == '[' || c == ']':
-			return fmt.Errorf("unbalanced %q at byte %d of hostlist %q", c, i, shorten(s))
-		case strings.IndexByte(",-_.:+@%/", c) >= 0 && (i > 0 || c == '_'):
+			return fmt.Errorf("%w: unbalanced %q at byte %d: %q", errHostlist, c, i, shorten(s))
 		default:
-			return fmt.Errorf("character %q at byte %d does not belong into a hostlist: %q", c, i, shorten(s))
+			return fmt.Errorf("%w: character %q at byte %d: %q", errHostlist, c, i, shorten(s))
 		}
 	}
 	switch {
 	case depth != 0:
-		return fmt.Errorf("the hostlist ends inside a bracket: %q", shorten(s))
+		return fmt.Errorf("%w: it ends inside a bracket: %q", errHostlist, shorten(s))
 	case !named:
-		return fmt.Errorf("the hostlist names no node: %q", shorten(s))
+		return fmt.Errorf("%w: it names no node: %q", errHostlist, shorten(s))
 	}
 	return nil
 }

@@ -45,9 +45,6 @@ func Program(kind Kind, args []string, env func(string) string, stderr io.Writer
 		return fail(exitUsage, errors.New("no hostlist given"))
 	}
 	r := Request{Kind: kind, Started: started, Nodes: args[len(args)-1], SlurmConf: env("SLURM_CONF")}
-	if err := checkHostlist(r.Nodes); err != nil {
-		return fail(exitUsage, err)
-	}
 	if path := env("SLURM_RESUME_FILE"); path != "" && kind == KindResume {
 		var err error
 		if r.ResumeFile, err = readResumeFile(path); err != nil {
@@ -56,6 +53,9 @@ func Program(kind Kind, args []string, env func(string) string, stderr io.Writer
 	}
 	w := writer{layout: layout{settings.Spool}, maxRequests: MaxRequests, maxBytes: MaxBytes, now: time.Now}
 	id, err := w.submit(&r)
+	if errors.Is(err, errHostlist) {
+		return fail(exitUsage, err)
+	}
 	if err != nil {
 		return fail(exitFailed, err)
 	}
