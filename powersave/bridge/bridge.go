@@ -85,6 +85,8 @@ type Bridge struct {
 	statusAt time.Time
 	dirty    bool
 
+	watchError string
+
 	lastGate atomic.Uint64
 }
 
@@ -173,6 +175,20 @@ func (b *Bridge) Pod(p powersave.Pod) { b.tell(powersave.PodSeen{Pod: p}) }
 // PodGone takes the end of a pod.
 func (b *Bridge) PodGone(node, uid string) { b.tell(powersave.PodGone{Node: node, UID: uid}) }
 
+// WatchError takes why the API server cannot be read; nil: it can again.
+func (b *Bridge) WatchError(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	b.inbox.put(func(context.Context) {
+		if text != "" && text != b.watchError {
+			b.Log.Error("Kubernetes cannot be read; nothing is created or deleted on old knowledge", "error", text)
+		}
+		b.watchError = text
+	})
+}
+
 // NodeSets takes all NodeSets.
 func (b *Bridge) NodeSets(sets []powersave.NodeSet) { b.tell(powersave.NodeSetsRead{NodeSets: sets}) }
 
@@ -213,22 +229,26 @@ func (b *Bridge) Gate(ctx context.Context, r spool.GateRequest) spool.GateReply 
 
 // Status is what `slurmtide status` shows.
 type Status struct {
-	Version string           `json:"version"`
-	Spool   spool.Stats      `json:"spool"`
-	Engine  powersave.Status `json:"engine"`
+	Version         string           `json:"version"`
+	KubernetesError string           `json:"kubernetesError,omitempty"`
+	Spool           spool.Stats      `json:"spool"`
+	Engine          powersave.Status `json:"engine"`
 }
 
 // Status implements spool.Handler.
 func (b *Bridge) Status(ctx context.Context) (json.RawMessage, error) {
-	got := make(chan powersave.Status, 1)
-	b.inbox.put(func(context.Context) { got <- b.engine.Status() })
+	got := make(chan Status, 1)
+	b.inbox.put(func(context.Context) {
+		got <- Status{Version: b.Version, KubernetesError: b.watchError, Engine: b.engine.Status()}
+	})
 	select {
 	case st := <-got:
 		stats, err := b.Spool.Stats()
 		if err != nil {
 			b.Log.Warn("spool cannot be read", "error", err)
 		}
-		return json.Marshal(Status{Version: b.Version, Spool: stats, Engine: st})
+		st.Spool = stats
+		return json.Marshal(st)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
