@@ -1,0 +1,342 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+const (
+	off     = powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweredDown
+	booting = powersave.NodeAllocated | powersave.NodeCloud | powersave.NodePoweringUp
+	up      = powersave.NodeAllocated | powersave.NodeCloud
+	leaving = powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweringDown
+)
+
+// world stands for Slurm and Kubernetes: slurmd registers a second after its pod was made,
+// a pod goes half a second after it was deleted.
+type world struct {
+	mu        sync.Mutex
+	bridge    *Bridge
+	slurm     map[string]powersave.NodeState
+	pods      map[string]powersave.Pod
+	lastUID   int
+	creates   int
+	deletes   []string
+	updates   []powersave.NodeUpdate
+	statuses  map[string]powersave.NodeSetCounts
+	slurmErr  error
+	createErr error
+}
+
+func newWorld() *world {
+	w := &world{slurm: map[string]powersave.NodeState{}, pods: map[string]powersave.Pod{}, statuses: map[string]powersave.NodeSetCounts{}}
+	for i := range 10 {
+		w.slurm["cpu-"+strconv.Itoa(i)] = off
+	}
+	return w
+}
+
+type missing []string
+
+func (m missing) Error() string          { return "unknown nodes" }
+func (m missing) MissingNodes() []string { return m }
+
+func (w *world) Nodes(_ context.Context, names ...string) ([]powersave.SlurmNode, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.slurmErr != nil {
+		return nil, w.slurmErr
+	}
+	var out []powersave.SlurmNode
+	var unknown missing
+	if len(names) == 0 {
+		for name := range w.slurm {
+			names = append(names, name)
+		}
+	}
+	for _, n := range names {
+		state, ok := w.slurm[n]
+		if !ok {
+			unknown = append(unknown, n)
+			continue
+		}
+		out = append(out, powersave.SlurmNode{Name: n, State: state})
+	}
+	if unknown != nil {
+		return out, unknown
+	}
+	return out, nil
+}
+
+func (w *world) UpdateNodes(_ context.Context, u powersave.NodeUpdate) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.updates = append(w.updates, u)
+	for _, n := range u.Nodes {
+		if u.State == powersave.StateResume && w.slurm[n] == leaving {
+			w.slurm[n] = off
+		}
+	}
+	return nil
+}
+
+func (w *world) Create(_ context.Context, nodeSet, node string, generation int64, request string) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.creates++
+	if w.createErr != nil {
+		return "", w.createErr
+	}
+	if p, ok := w.pods[node]; ok {
+		return p.UID, nil
+	}
+	w.lastUID++
+	p := powersave.Pod{Node: node, NodeSet: nodeSet, UID: "uid-" + strconv.Itoa(w.lastUID), Generation: generation, Request: request, Phase: powersave.PodScheduled}
+	w.pods[node] = p
+	time.AfterFunc(time.Second, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.pods[node].UID != p.UID {
+			return
+		}
+		p.Phase = powersave.PodRunning
+		w.pods[node] = p
+		w.bridge.Pod(p)
+		if w.slurm[node] == booting {
+			w.slurm[node] = up
+		}
+	})
+	return p.UID, nil
+}
+
+func (w *world) Delete(_ context.Context, node, uid string) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deletes = append(w.deletes, uid)
+	if w.pods[node].UID != uid {
+		return true, nil
+	}
+	time.AfterFunc(500*time.Millisecond, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.pods, node)
+		w.bridge.PodGone(node, uid)
+	})
+	return false, nil
+}
+
+func (w *world) UpdateStatus(_ context.Context, c powersave.NodeSetCounts) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.statuses[c.Name] = c
+	return nil
+}
+
+func (w *world) set(state powersave.NodeState, names ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range names {
+		w.slurm[n] = state
+	}
+}
+
+// start runs a bridge on the spool in dir until the returned function is called.
+func (w *world) start(t *testing.T, dir string) (b *Bridge, stop func()) {
+	t.Helper()
+	sp, err := spool.Open(dir)
+	require.NoError(t, err)
+	b = New(Config{Spool: sp, SpoolDir: dir, Slurm: w, Kubernetes: w, Log: slog.New(slog.DiscardHandler)})
+	w.mu.Lock()
+	w.bridge = b
+	var pods []powersave.Pod
+	for _, p := range w.pods {
+		pods = append(pods, p)
+	}
+	w.mu.Unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	nodes, err := slurmconf.ParseHostlist("cpu-[0-9]")
+	require.NoError(t, err)
+	b.NodeSets([]powersave.NodeSet{{Name: "cpu", Nodes: nodes}})
+	b.PodsSynced(pods)
+	return b, func() {
+		cancel()
+		require.NoError(t, <-done)
+	}
+}
+
+func submit(t *testing.T, dir string, kind spool.Kind, nodes, resumeFile string) {
+	t.Helper()
+	r := spool.Request{Kind: kind, Nodes: nodes, Started: time.Now()}
+	if resumeFile != "" {
+		r.ResumeFile = json.RawMessage(resumeFile)
+	}
+	_, err := spool.Submit(dir, r)
+	require.NoError(t, err)
+}
+
+const jobFile = `{"all_nodes_resume":"cpu-[0-1]","jobs":[{"job_id":7,"nodes_alloc":"cpu-[0-1]","nodes_resume":"cpu-[0-1]","partition":"p"}]}`
+
+func pending(t *testing.T, b *Bridge) int {
+	t.Helper()
+	st, err := b.Spool.Stats()
+	require.NoError(t, err)
+	return st.Depth
+}
+
+func TestJobFromZeroAndBack(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		b, stop := w.start(t, dir)
+		defer stop()
+		pass(time.Second)
+
+		w.set(booting, "cpu-0", "cpu-1")
+		gate := make(chan spool.GateReply, 1)
+		go func() { gate <- b.Gate(t.Context(), spool.GateRequest{JobID: 7, Nodes: "cpu-[0-1]"}) }()
+		submit(t, dir, spool.KindResume, "cpu-[0-1]", jobFile)
+		b.Poked()
+		synctest.Wait()
+		assert.Equal(t, 2, w.creates)
+		assert.Equal(t, 1, pending(t, b), "a request stays in the spool until its nodes have registered")
+		assert.Empty(t, gate)
+
+		began := time.Now()
+		reply := <-gate
+		assert.True(t, reply.Ready, reply.Reason)
+		assert.Less(t, time.Since(began), 1500*time.Millisecond)
+		pass(time.Second)
+		assert.Equal(t, 0, pending(t, b))
+		assert.Equal(t, powersave.NodeSetCounts{Name: "cpu", Nodes: 10, PoweredUp: 2, Ready: 2}, w.statuses["cpu"])
+
+		raw, err := b.Status(t.Context())
+		require.NoError(t, err)
+		var st Status
+		require.NoError(t, json.Unmarshal(raw, &st))
+		require.Len(t, st.Engine.History, 2)
+		assert.Equal(t, []uint32{7}, st.Engine.History[0].Jobs)
+		assert.Equal(t, 2, st.Engine.Pods)
+
+		w.set(leaving, "cpu-0", "cpu-1")
+		submit(t, dir, spool.KindSuspend, "cpu-[0-1]", "") // and no poke: the scan finds it
+		pass(5 * time.Second)
+		assert.Len(t, w.deletes, 2)
+		require.Len(t, w.updates, 1, "both names are freed in one update")
+		assert.Equal(t, powersave.StateResume, w.updates[0].State)
+		assert.ElementsMatch(t, []string{"cpu-0", "cpu-1"}, w.updates[0].Nodes)
+		assert.Equal(t, 0, pending(t, b))
+	})
+}
+
+func TestRestartGoesOn(t *testing.T) {
+	for name, wait := range map[string]time.Duration{
+		"before the pods exist": 0,
+		"while slurmd starts":   500 * time.Millisecond,
+		"after registration":    1100 * time.Millisecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, chmod700(dir))
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.set(booting, "cpu-0", "cpu-1")
+				if wait == 0 {
+					w.createErr = errors.New("no")
+				}
+				b, stop := w.start(t, dir)
+				submit(t, dir, spool.KindResume, "cpu-[0-1]", jobFile)
+				b.Poked()
+				synctest.Wait()
+				pass(wait)
+				stop()
+				w.createErr = nil
+
+				b, stop = w.start(t, dir)
+				defer stop()
+				pass(5 * time.Second)
+				assert.Equal(t, 0, pending(t, b))
+				assert.Len(t, w.pods, 2)
+				assert.Equal(t, up, w.slurm["cpu-0"])
+				assert.Empty(t, w.deletes)
+			})
+		})
+	}
+}
+
+func TestOutages(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.slurmErr = errors.New("connection refused")
+		w.set(booting, "cpu-0", "cpu-1")
+		b, stop := w.start(t, dir)
+		defer stop()
+		submit(t, dir, spool.KindResume, "cpu-[0-1],ghost", jobFile)
+		b.Poked()
+		pass(100 * time.Millisecond)
+		assert.Len(t, w.pods, 2, "a fresh resume does not wait for slurmrestd")
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		reply := b.Gate(ctx, spool.GateRequest{JobID: 7, Nodes: "cpu-[0-1]"})
+		assert.False(t, reply.Ready)
+		reply = b.Gate(ctx, spool.GateRequest{JobID: 7, Nodes: "cpu-["})
+		assert.Contains(t, reply.Reason, "nodes")
+
+		raw, err := b.Status(t.Context())
+		require.NoError(t, err)
+		assert.Contains(t, string(raw), "connection refused")
+		w.mu.Lock()
+		w.slurmErr = nil
+		w.mu.Unlock()
+		pass(time.Minute)
+		assert.Equal(t, 0, pending(t, b), "also the node that Slurm does not know is settled")
+	})
+}
+
+func TestRequestThatCannotBeUsedIsSetAside(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		b, stop := w.start(t, dir)
+		defer stop()
+		submit(t, dir, spool.KindResume, "cpu-[9-1]", "")
+		w.set(booting, "cpu-2")
+		submit(t, dir, spool.KindResume, "cpu-2", `{"jobs":"garbage"}`)
+		b.Poked()
+		pass(5 * time.Second)
+		st, err := b.Spool.Stats()
+		require.NoError(t, err)
+		assert.Equal(t, 1, st.Bad)
+		assert.Equal(t, 0, st.Depth)
+		assert.Contains(t, w.pods, "cpu-2", "a resume file without sense does not cost the nodes")
+	})
+}
+
+func chmod700(dir string) error { return os.Chmod(dir, 0o700) }
+
+// pass lets time go by and waits until everything it set off is done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
