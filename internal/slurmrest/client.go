@@ -34,7 +34,8 @@ type Config struct {
 	Server string
 	// Token authenticates each request. Nil sends none, which rest_auth/local accepts on a unix socket.
 	Token TokenSource
-	// Timeout bounds one request, its answer included; DefaultTimeout if 0.
+	// Timeout bounds one request, its answer included; DefaultTimeout if 0. The list of all
+	// nodes gets four times as long: slurmrestd needs several seconds for 10,000 of them.
 	Timeout time.Duration
 	// Retries bounds the repetitions after transient failures: DefaultRetries if 0, none if negative.
 	Retries int
@@ -64,6 +65,7 @@ type Client struct {
 	mu      sync.Mutex
 	api     *api // nil until negotiated
 	release string
+	total   int // nodes in the last complete list
 }
 
 // New checks cfg and returns a client that asks the server for its version with the first call.
@@ -180,6 +182,8 @@ type call struct {
 	repeatable bool
 	// single: one attempt is enough, the caller has another way.
 	single bool
+	// long: the answer is big.
+	long bool
 	// read consumes a good answer's body. It must start afresh each time it is called.
 	read func(io.Reader) (envelope, error)
 }
@@ -270,7 +274,11 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // once sends the request one time.
 func (c *Client) once(ctx context.Context, q call, build request, token string) *Error {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	timeout := c.cfg.Timeout
+	if q.long {
+		timeout *= 4
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := build(c.base)
 	if err != nil {
@@ -293,7 +301,7 @@ func (c *Client) once(ctx context.Context, q call, build request, token string) 
 			err = ue.Err // its text repeats method and URL
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("no answer within %v: %w", c.cfg.Timeout, err)
+			err = fmt.Errorf("no answer within %v: %w", timeout, err)
 		}
 		return c.fail(q, (&Error{}).classifyTransport(err))
 	}

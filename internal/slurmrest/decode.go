@@ -109,6 +109,7 @@ type nodeReader struct {
 	lists  map[string][]string
 	texts  map[string]string
 	want   map[string]bool // nil: all
+	total  int             // nodes seen, wanted or not
 	nodes  []powersave.SlurmNode
 }
 
@@ -130,6 +131,7 @@ func (r *nodeReader) read(dec *json.Decoder) error {
 	if w.Name == "" {
 		return errors.New("a node without a name")
 	}
+	r.total++
 	if r.want != nil && !r.want[w.Name] {
 		return nil
 	}
