@@ -35,7 +35,7 @@ func (l layout) prepare() error {
 			return fmt.Errorf("creating spool %s: %w; create it for SlurmUser, mode 0700, or name another in slurmtide.conf (Spool=)", l.dir, err)
 		}
 	}
-	if err := checkDir(l.dir); err != nil {
+	if err := checkDir(l.dir, os.Geteuid()); err != nil {
 		return err
 	}
 	if err := l.checkVersion(); err != nil {
@@ -51,7 +51,7 @@ func (l layout) prepare() error {
 			return err
 		}
 	}
-	return checkDir(l.requests())
+	return checkDir(l.requests(), os.Geteuid())
 }
 
 // makeDir creates dir and its parents and makes the new name durable.
@@ -62,8 +62,8 @@ func makeDir(dir string) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// checkDir demands a directory of the user we run as, which nobody else may write to.
-func checkDir(dir string) error {
+// checkDir demands a directory of user uid, the one we run as, which nobody else may write to.
+func checkDir(dir string, uid int) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return fmt.Errorf("looking at %s: %w", dir, err)
@@ -71,8 +71,8 @@ func checkDir(dir string) error {
 	if !info.IsDir() {
 		return fmt.Errorf("%s is not a directory; move it away or name another spool in slurmtide.conf (Spool=)", dir)
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to uid %d, but this runs as uid %d; it must belong to SlurmUser, who runs the programs and the bridge", dir, st.Uid, os.Geteuid())
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != uid {
+		return fmt.Errorf("%s belongs to uid %d, but this runs as uid %d; it must belong to SlurmUser, who runs the programs and the bridge", dir, st.Uid, uid)
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
 		return fmt.Errorf("%s has mode %04o, so others could write to it; run: chmod 0700 %s", dir, mode, dir)

@@ -51,8 +51,7 @@ func Program(kind Kind, args []string, env func(string) string, stderr io.Writer
 			r.ResumeFileError = err.Error()
 		}
 	}
-	w := writer{layout: layout{settings.Spool}, maxRequests: MaxRequests, maxBytes: MaxBytes, now: time.Now}
-	id, err := w.submit(&r)
+	id, err := newWriter(settings.Spool).submit(&r)
 	if errors.Is(err, errHostlist) {
 		return fail(exitUsage, err)
 	}

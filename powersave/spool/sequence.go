@@ -47,15 +47,15 @@ type lockedSequence struct {
 // 100 ms for a recount of a huge backlog; one that is stopped must not stop requests.
 const lockWait = 3 * time.Second
 
-// lock opens the sequence file, waits for its lock and reads it. When the lock cannot be
+// lock opens the sequence file, waits for its lock at most that long and reads it. When the lock cannot be
 // had it goes on without: the order of requests is worth less than the requests.
-func (l layout) lock() (*lockedSequence, error) {
+func (l layout) lock(wait time.Duration) (*lockedSequence, error) {
 	f, err := os.OpenFile(l.sequenceFile(), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening sequence: %w", err)
 	}
 	s := &lockedSequence{file: f}
-	for deadline, pause := time.Now().Add(lockWait), 100*time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
+	for deadline, pause := time.Now().Add(wait), 100*time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			s.held = true

@@ -35,7 +35,7 @@ func Open(dir string) (*Spool, error) {
 	if err := s.sweep(time.Now().Add(-staleTemp)); err != nil {
 		return nil, err
 	}
-	seq, err := s.lock()
+	seq, err := s.lock(lockWait)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (s *Spool) Done(id string) error {
 
 // count keeps the running count. Failures do not matter: who reaches a limit recounts.
 func (s *Spool) count(requests, bytes int64) {
-	seq, err := s.lock()
+	seq, err := s.lock(lockWait)
 	if err != nil {
 		return
 	}

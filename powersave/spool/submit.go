@@ -26,8 +26,7 @@ var ErrFull = errors.New("spool is full")
 // returned, nothing of the request is visible to the reader, except when syncing the
 // directory fails: then the request stands but may not survive a crash of the machine.
 func Submit(dir string, r Request) (id string, err error) {
-	w := writer{layout: layout{dir}, maxRequests: MaxRequests, maxBytes: MaxBytes, now: time.Now}
-	return w.submit(&r)
+	return newWriter(dir).submit(&r)
 }
 
 // writer is Submit with its surroundings. Tests set step to stop or fail between two steps.
@@ -35,7 +34,12 @@ type writer struct {
 	layout
 	maxRequests, maxBytes int64
 	now                   func() time.Time
+	lockWait              time.Duration
 	step                  func(name string) error
+}
+
+func newWriter(dir string) writer {
+	return writer{layout: layout{dir}, maxRequests: MaxRequests, maxBytes: MaxBytes, now: time.Now, lockWait: lockWait}
 }
 
 // at is called before each step.
@@ -148,7 +152,7 @@ func (w writer) publish(tmp string, size int64) (id string, err error) {
 	if err := w.at("lock"); err != nil {
 		return "", err
 	}
-	seq, err := w.lock()
+	seq, err := w.lock(w.lockWait)
 	if err != nil {
 		return "", err
 	}
