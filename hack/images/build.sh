@@ -28,9 +28,8 @@ archive() { (cd "$root" && go run ./hack/images/archive "$@"); }
 build_slurmtide() {
 	# go build leaves up-to-date binaries alone, so this costs a second when nothing has changed.
 	say "slurmtide:dev: building static programs into bin/"
-	mkdir -p "$root/bin" "$root/out/images"
-	(cd "$root" && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ \
-		./cmd/slurmtide ./cmd/resume ./cmd/suspend ./cmd/resume-fail ./cmd/start-gate) >&2
+	mkdir -p "$root/out/images"
+	make -s -C "$root" build >&2
 	out=$root/out/images/slurmtide-dev.tar
 	archive -o "$out" -tag slurmtide/slurmtide:dev -arch "$(go env GOARCH)" -user 65532:65532 -entrypoint /usr/local/bin/slurmtide \
 		-add "$root/bin/slurmtide=/usr/local/bin/slurmtide" -add "$root/bin/resume=/usr/local/bin/resume" \
@@ -87,7 +86,8 @@ build_slurm() {
 	say "slurm:$version: installing Debian $suite packages from $from (half a minute on two idle cores)"
 	# Check-Valid-Until: testing's package lists expire, and a snapshot or a frozen mirror is still good.
 	# path-exclude: files nobody reads in a container are not even unpacked.
-	set -- --variant=minbase --format=tar --arch="$arch" --keyring="$keyring" --include="$(paste -sd, "$here/packages")" \
+	# cleanup/run: finish.sh put directories there. output/dev: the runtime makes /dev, and an import without root cannot make devices.
+	set -- --variant=minbase --format=tar --skip=cleanup/run,output/dev --arch="$arch" --keyring="$keyring" --include="$(paste -sd, "$here/packages")" \
 		--aptopt='Acquire::Check-Valid-Until "false"' --aptopt='APT::Install-Recommends "false"' \
 		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \

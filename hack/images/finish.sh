@@ -9,6 +9,9 @@ set -eu
 groupadd --system --gid 64031 slurmrest
 useradd --system --uid 64031 --gid 64031 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin slurmrest
 
+# What package scripts left in /run belongs to the machine that built the image.
+find /run -mindepth 1 -maxdepth 1 -exec rm -rf {} +
+
 # /run/slurmctld: pid file and the socket (sack) where clients in the pod get their auth/slurm tokens.
 # /run/slurm is slurmd's, which makes it itself with the owner it wants.
 install -d -o slurm -g slurm -m 0755 /run/slurmctld /var/spool/slurmctld /opt/slurmtide
