@@ -113,8 +113,12 @@ func podAnnotations(generation int64, requestID string) map[string]string {
 	}
 }
 
+// ownerReference makes Kubernetes delete the pod when its NodeSet is deleted.
 func ownerReference(ns *v1alpha1.NodeSet) metav1.OwnerReference {
-	return *metav1.NewControllerRef(ns, v1alpha1.SchemeGroupVersion.WithKind("NodeSet"))
+	owner := *metav1.NewControllerRef(ns, v1alpha1.SchemeGroupVersion.WithKind("NodeSet"))
+	// Blocking would need the right to update nodesets/finalizers on clusters that check it.
+	owner.BlockOwnerDeletion = nil
+	return owner
 }
 
 func slurmdArgs(node, confServer string) []string {

@@ -38,7 +38,10 @@ type Options struct {
 	Burst int
 	// Timeout bounds one call, retries on 429 included. Watches are not bounded.
 	Timeout time.Duration
-	Log     *slog.Logger
+	// WatchError is told every time the API server cannot be read, and why; nil says that it
+	// can be again. The default writes to Log.
+	WatchError func(error)
+	Log        *slog.Logger
 	// Now is the clock; it stamps conditions and Health.
 	Now func() time.Time
 }
@@ -56,7 +59,6 @@ type Client struct {
 	mu       sync.Mutex
 	running  bool
 	nodeSets cache.Store // of *v1alpha1.NodeSet; nil until they have been read
-	problems map[string]string
 	written  map[string]statusKey
 	health   Health
 	recorder events.EventRecorder // nil unless Run
@@ -97,12 +99,21 @@ func newClient(kube kubernetes.Interface, tide versioned.Interface, namespace, c
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	if o.WatchError == nil {
+		o.WatchError = func(err error) {
+			if err == nil {
+				o.Log.Info("the Kubernetes API server answers again")
+				return
+			}
+			o.Log.Warn("Kubernetes cannot be read", "error", err)
+		}
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	return &Client{
 		kube: kube, tide: tide, namespace: namespace, opts: o, log: o.Log,
-		problems: map[string]string{}, written: map[string]statusKey{},
+		written: map[string]statusKey{},
 	}
 }
 
@@ -110,7 +121,7 @@ func newClient(kube kubernetes.Interface, tide versioned.Interface, namespace, c
 // NodeSet and generation that is not being deleted counts as created, whoever created it, so a
 // call that failed after the API server had done its work is healed by the next one.
 //
-// Any other pod of that name is a Conflict error with Error.Existing set.
+// Any other pod of that name is a Conflict error, with Error.Existing set if the pod is the cluster's.
 func (c *Client) Create(ctx context.Context, nodeSet, node string, generation int64, requestID string) (uid string, err error) {
 	doing := "creating pod " + node
 	ns, missing := c.nodeSet(nodeSet)
@@ -138,15 +149,20 @@ func (c *Client) Create(ctx context.Context, nodeSet, node string, generation in
 	if err != nil {
 		return "", classify(err, "reading pod "+node, "get pods", c.namespace)
 	}
-	if why := c.notOurs(existing, pod); why != "" {
-		seen := Observe(existing)
-		return "", &Error{Class: Conflict, Doing: doing, Err: errors.New("a pod of that name exists and " + why), Existing: &seen}
+	why := c.mismatch(existing, pod)
+	if why == "" {
+		return string(existing.UID), nil
 	}
-	return string(existing.UID), nil
+	conflict := &Error{Class: Conflict, Doing: doing, Err: errors.New("a pod of that name exists and " + why)}
+	if existing.Labels[v1alpha1.LabelCluster] == c.opts.Cluster {
+		seen := Observe(existing)
+		conflict.Existing = &seen
+	}
+	return "", conflict
 }
 
-// notOurs says why the pod that exists is not the one that was wanted, "" if it is.
-func (c *Client) notOurs(existing, wanted *corev1.Pod) string {
+// mismatch says why the pod that exists is not the one that was wanted, "" if it is.
+func (c *Client) mismatch(existing, wanted *corev1.Pod) string {
 	owner := metav1.GetControllerOf(existing)
 	switch {
 	case existing.Labels[v1alpha1.LabelCluster] != c.opts.Cluster:

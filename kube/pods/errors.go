@@ -40,7 +40,8 @@ type Error struct {
 	Doing string
 	// Hint says what to do; may be empty.
 	Hint string
-	// Existing is the pod that has the name already (Conflict of Create).
+	// Existing is the pod that has the name already (Conflict of Create). It is nil when that pod
+	// is not one of the cluster's: nobody should get the idea to delete it.
 	Existing *powersave.Pod
 	// Missing lists RBAC rights, each as "verb resource" (Forbidden; empty for bad credentials).
 	Missing []string
@@ -63,6 +64,20 @@ func (e *Error) Error() string {
 
 // Unwrap returns the API server's error.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Permanent reports whether somebody has to change something first. A quota is not permanent: it
+// has room again when other nodes are powered down.
+func (e *Error) Permanent() bool {
+	return e.Class == Forbidden || e.Class == Invalid || e.Class == Conflict && e.Existing == nil
+}
+
+// ExistingPod returns Existing.
+func (e *Error) ExistingPod() (powersave.Pod, bool) {
+	if e.Existing == nil {
+		return powersave.Pod{}, false
+	}
+	return *e.Existing, true
+}
 
 // IsTransient reports whether the call may work later without anybody doing anything.
 func IsTransient(err error) bool { return hasClass(err, Transient) }

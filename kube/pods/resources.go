@@ -107,7 +107,9 @@ func gresGPUs(gres string) (int64, error) {
 	return total, nil
 }
 
-func isGresType(s string) bool { return s != "" && (s[0] >= 'a' && s[0] <= 'z' || s[0] >= 'A' && s[0] <= 'Z') }
+func isGresType(s string) bool {
+	return s != "" && (s[0] >= 'a' && s[0] <= 'z' || s[0] >= 'A' && s[0] <= 'Z')
+}
 
 // splitGres splits at commas outside parentheses.
 func splitGres(gres string) []string {

@@ -26,76 +26,77 @@ const (
 	maxNote = 1024
 )
 
-// NodeSetCounts counts the nodes of a NodeSet by what they are doing.
-type NodeSetCounts struct {
-	PoweredUp int32 // have a pod
-	Booting   int32 // have a pod and have not registered
-	Ready     int32 // registered
-	Failed    int32 // last boot failed
-}
-
 // statusKey is all that a status is made of.
 type statusKey struct {
 	uid        types.UID
 	generation int64
-	counts     NodeSetCounts
-	problem    string
+	counts     powersave.NodeSetCounts
 }
 
-// UpdateStatus writes the counts into the NodeSet's status, and whether the NodeSet is accepted. It
-// makes no request when nothing has changed, and none for a NodeSet that is gone.
-func (c *Client) UpdateStatus(ctx context.Context, nodeSet string, counts NodeSetCounts) error {
-	ns, missing := c.nodeSet(nodeSet)
+// UpdateStatus writes the counts into the status of the NodeSet they name, with conditions that say
+// whether the NodeSet is accepted and whether Slurm knows its nodes. It makes no request when
+// nothing has changed, and none for a NodeSet that is gone.
+func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCounts) error {
+	ns, missing := c.nodeSet(counts.Name)
 	if missing != nil {
 		if missing.Class == Invalid {
 			return nil
 		}
 		return missing
 	}
+	key := statusKey{uid: ns.UID, generation: ns.Generation, counts: counts}
 	c.mu.Lock()
-	key := statusKey{uid: ns.UID, generation: ns.Generation, counts: counts, problem: c.problems[nodeSet]}
-	unchanged := c.written[nodeSet] == key
+	unchanged := c.written[counts.Name] == key
 	c.mu.Unlock()
 	if unchanged {
 		return nil
 	}
-	status := c.newStatus(ns, key)
+	status := c.newStatus(ns, counts)
 	if !equality.Semantic.DeepEqual(status, &ns.Status) {
+		doing := "writing the status of NodeSet " + counts.Name
 		patch, err := json.Marshal(map[string]any{"status": status})
 		if err != nil {
-			return fmt.Errorf("writing the status of NodeSet %s: %w", nodeSet, err)
+			return fmt.Errorf("%s: %w", doing, err)
 		}
 		ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 		defer cancel()
-		_, err = c.tide.SlurmtideV1alpha1().NodeSets(c.namespace).Patch(ctx, nodeSet, types.MergePatchType, patch,
+		_, err = c.tide.SlurmtideV1alpha1().NodeSets(c.namespace).Patch(ctx, counts.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{FieldManager: fieldManager}, "status")
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		if err != nil {
-			return classify(err, "writing the status of NodeSet "+nodeSet, "patch nodesets.slurmtide.io/status", c.namespace)
+			return classify(err, doing, "patch nodesets.slurmtide.io/status", c.namespace)
 		}
 	}
 	c.mu.Lock()
-	c.written[nodeSet] = key
+	c.written[counts.Name] = key
 	c.mu.Unlock()
 	return nil
 }
 
-func (c *Client) newStatus(ns *v1alpha1.NodeSet, key statusKey) *v1alpha1.NodeSetStatus {
+func (c *Client) newStatus(ns *v1alpha1.NodeSet, counts powersave.NodeSetCounts) *v1alpha1.NodeSetStatus {
 	status := ns.Status.DeepCopy()
-	status.ObservedGeneration = key.generation
-	status.PoweredUp, status.Replicas = key.counts.PoweredUp, key.counts.PoweredUp
-	status.Booting, status.Ready, status.Failed = key.counts.Booting, key.counts.Ready, key.counts.Failed
+	status.ObservedGeneration = ns.Generation
+	status.Nodes = int32(counts.Nodes)
+	status.PoweredUp, status.Replicas = int32(counts.PoweredUp), int32(counts.PoweredUp)
+	status.Booting, status.Ready, status.Failed = int32(counts.Booting), int32(counts.Ready), int32(counts.Failed)
 	status.Selector = labels.Set(podLabels(c.opts.Cluster, ns.Name)).String()
-	accepted := metav1.Condition{
-		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid",
-		Message: "the NodeSet can be used", ObservedGeneration: key.generation, LastTransitionTime: metav1.NewTime(c.opts.Now()),
+
+	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid", Message: "the NodeSet can be used"}
+	if counts.Problem != "" {
+		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "Invalid", shorten(counts.Problem, maxNote)
 	}
-	if key.problem != "" {
-		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "Invalid", shorten(key.problem, maxNote)
+	inSlurm := metav1.Condition{Type: v1alpha1.ConditionNodesInSlurm, Status: metav1.ConditionTrue, Reason: "Found", Message: "slurmctld knows every node"}
+	if counts.Unknown > 0 {
+		inSlurm.Status, inSlurm.Reason = metav1.ConditionFalse, "Missing"
+		inSlurm.Message = fmt.Sprintf("slurmctld does not know %d of %d nodes: add them to slurm.conf with State=CLOUD, or take them out of spec.nodeNames", counts.Unknown, counts.Nodes)
 	}
-	meta.SetStatusCondition(&status.Conditions, accepted)
+	for _, condition := range []metav1.Condition{accepted, inSlurm} {
+		condition.ObservedGeneration = ns.Generation
+		condition.LastTransitionTime = metav1.NewTime(c.opts.Now())
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
 	return status
 }
 

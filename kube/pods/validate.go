@@ -163,6 +163,9 @@ func checkTemplate(spec *v1alpha1.NodeSetSpec) error {
 	if pod.RestartPolicy != "" && pod.RestartPolicy != corev1.RestartPolicyNever {
 		problems = append(problems, fmt.Errorf("spec.template.spec.restartPolicy is %s: must be Never or absent, because a restarted slurmd looks to slurmctld like a rebooted node", pod.RestartPolicy))
 	}
+	if p := slurmd.RestartPolicy; p != nil && *p != corev1.ContainerRestartPolicyNever {
+		problems = append(problems, fmt.Errorf("spec.template: the restartPolicy of container slurmd is %s: must be Never or absent, because a restarted slurmd looks to slurmctld like a rebooted node", *p))
+	}
 	if pod.AutomountServiceAccountToken != nil && *pod.AutomountServiceAccountToken {
 		problems = append(problems, errors.New("spec.template.spec.automountServiceAccountToken must be false or absent: every job in the pod could use the token"))
 	}

@@ -33,8 +33,6 @@ type Handler interface {
 	// PodGone says that the pod with this UID exists no longer. It is certain: it comes from a deletion
 	// seen or from a complete list without the pod.
 	PodGone(node, uid string)
-	// WatchError says that the API server could not be read, and why; nil says that it can be again.
-	WatchError(error)
 }
 
 // Health says how well the Client sees Kubernetes.
@@ -126,7 +124,7 @@ type watcher struct {
 	client  *Client
 	handler Handler
 
-	mu            sync.Mutex // held during every call of handler
+	mu            sync.Mutex // held during every call of handler and of Options.WatchError
 	nodeSetsReady bool
 	podsReady     bool
 	version       string // of the NodeSets last handed over
@@ -209,9 +207,9 @@ func (w *watcher) contact(ctx context.Context, verb, resource string, o metav1.L
 	c.mu.Unlock()
 	switch {
 	case err != nil:
-		w.handler.WatchError(err)
+		c.opts.WatchError(err)
 	case before > 0 && len(w.failing) == 0:
-		w.handler.WatchError(nil)
+		c.opts.WatchError(nil)
 	}
 }
 
@@ -330,15 +328,7 @@ func (w *watcher) handOverNodeSets(store cache.Store) {
 	if len(sets) == 0 {
 		c.log.Warn("no NodeSet of this Slurm cluster", "cluster", c.opts.Cluster, "namespace", c.namespace, "others", foreign)
 	}
-	valid := Validate(sets)
-	problems := map[string]string{}
-	for _, s := range valid {
-		problems[s.Name] = s.Problem
-	}
-	c.mu.Lock()
-	c.problems = problems
-	c.mu.Unlock()
-	w.handler.NodeSets(valid)
+	w.handler.NodeSets(Validate(sets))
 }
 
 // slimPod drops what Observe does not read, most of a pod: the cache holds every pod of the cluster.

@@ -22,6 +22,8 @@ const ContainerSlurmd = "slurmd"
 const (
 	// ConditionAccepted is False while the NodeSet cannot be used; the message says why.
 	ConditionAccepted = "Accepted"
+	// ConditionNodesInSlurm is False while slurmctld has no record of some of the nodes.
+	ConditionNodesInSlurm = "NodesInSlurm"
 	// ConditionCapacityAvailable is False while Kubernetes cannot place pods of the NodeSet.
 	ConditionCapacityAvailable = "CapacityAvailable"
 	// ConditionBootsHealthy is False while boots of the NodeSet keep failing.

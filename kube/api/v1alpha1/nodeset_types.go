@@ -72,8 +72,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.suspend)",message="spec.suspend is not supported yet in this version: remove it and set SuspendTime in slurm.conf"
 //
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.exists(c, c.name == 'slurmd')",message="spec.template.spec.containers must have a container named slurmd"
-// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || (has(c.image) && c.image != ''))",message="spec.template.spec.containers: the container slurmd needs an image"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || (has(c.image) && c.image != ”))",message="spec.template.spec.containers: the container slurmd needs an image"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.restartPolicy) || self.template.spec.restartPolicy == 'Never'",message="spec.template.spec.restartPolicy must be Never or absent: a restarted slurmd looks to slurmctld like a rebooted node; Slurmtide replaces the pod instead"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.restartPolicy) || c.restartPolicy == 'Never')",message="spec.template: the restartPolicy of container slurmd must be Never or absent: a restarted slurmd looks to slurmctld like a rebooted node; Slurmtide replaces the pod instead"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.automountServiceAccountToken) || !self.template.spec.automountServiceAccountToken",message="spec.template.spec.automountServiceAccountToken must be false or absent: every job in the pod could use the token"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.resources) || !has(c.resources.limits) || !('cpu' in c.resources.limits) || quantity(string(c.resources.limits['cpu'])).compareTo(quantity(string(self.shape.cpus))) >= 0)",message="spec.template: the cpu limit of container slurmd is below spec.shape.cpus: raise the limit, remove it or lower the shape"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.resources) || !has(c.resources.limits) || !('memory' in c.resources.limits) || quantity(string(c.resources.limits['memory'])).compareTo(quantity(string(self.shape.realMemory) + 'Mi')) >= 0)",message="spec.template: the memory limit of container slurmd is below spec.shape.realMemory (MiB): raise the limit, remove it or lower the shape"
@@ -341,22 +342,27 @@ type NodeSetStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Nodes that have a pod.
+	// Number of names in spec.nodeNames.
+	//
+	// +optional
+	Nodes int32 `json:"nodes"`
+
+	// Nodes that Slurm has on or turns on.
 	//
 	// +optional
 	PoweredUp int32 `json:"poweredUp"`
 
-	// Nodes with a pod that have not registered with slurmctld yet.
+	// Those of them that have not registered with slurmctld yet.
 	//
 	// +optional
 	Booting int32 `json:"booting"`
 
-	// Nodes that registered and take jobs.
+	// Nodes that registered and serve jobs.
 	//
 	// +optional
 	Ready int32 `json:"ready"`
 
-	// Nodes whose last boot failed.
+	// Nodes that are down or whose boot has a problem.
 	//
 	// +optional
 	Failed int32 `json:"failed"`
@@ -371,7 +377,7 @@ type NodeSetStatus struct {
 	// +optional
 	Selector string `json:"selector,omitempty"`
 
-	// Accepted, CapacityAvailable, BootsHealthy.
+	// Accepted, NodesInSlurm, CapacityAvailable, BootsHealthy.
 	//
 	// +optional
 	// +listType=map
