@@ -68,8 +68,10 @@ func printPending(args []string) error {
 // stubBridge answers gates the way its name says.
 type stubBridge string
 
-func (b stubBridge) Poked()                                          { fmt.Println("poked") }
-func (b stubBridge) Status(context.Context) (json.RawMessage, error) { return json.RawMessage(`{}`), nil }
+func (b stubBridge) Poked() { fmt.Println("poked") }
+func (b stubBridge) Status(context.Context) (json.RawMessage, error) {
+	return json.RawMessage(`{}`), nil
+}
 
 func (b stubBridge) Gate(ctx context.Context, r GateRequest) GateReply {
 	// A gate is announced only when it waits: scripts synchronise on that line.

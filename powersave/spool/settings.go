@@ -93,7 +93,8 @@ func loadSettings(path string) (Settings, []error) {
 func parseSettings(s Settings, path string, data []byte) (Settings, []error) {
 	var warnings []error
 	line := 0
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
 		line++
 		text, _, _ := strings.Cut(lines.Text(), "#")
 		if text = strings.TrimSpace(text); text == "" {
@@ -107,6 +108,9 @@ func parseSettings(s Settings, path string, data []byte) (Settings, []error) {
 		if err != nil {
 			warnings = append(warnings, fmt.Errorf("%s line %d: %w; the line is ignored", path, line, err))
 		}
+	}
+	if err := lines.Err(); err != nil {
+		warnings = append(warnings, fmt.Errorf("%s line %d: %w; the rest is ignored", path, line+1, err))
 	}
 	return s, warnings
 }

@@ -1,0 +1,165 @@
+package spool
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseSettings(t *testing.T) {
+	defaults := Settings{Spool: DefaultSpool, GateTimeout: DefaultGateTimeout}
+	with := func(change func(*Settings)) Settings {
+		s := defaults
+		change(&s)
+		return s
+	}
+	tests := map[string]struct {
+		text     string
+		want     Settings
+		warnings []string
+	}{
+		"empty":    {"", defaults, nil},
+		"comments": {"# Spool=/x\n\n   # y\n", defaults, nil},
+		"all": {"Spool=/a/b/\nLogFile = /var/log/x.log # here\nGATETIMEOUT=90\ngatechain=/opt/prolog --fast  a\n",
+			Settings{Spool: "/a/b", LogFile: "/var/log/x.log", GateTimeout: 90 * time.Second, GateChain: []string{"/opt/prolog", "--fast", "a"}}, nil},
+		"quoted":        {`Spool="/a b"`, with(func(s *Settings) { s.Spool = "/a b" }), nil},
+		"duration":      {"GateTimeout=2m30s", with(func(s *Settings) { s.GateTimeout = 150 * time.Second }), nil},
+		"no wait":       {"GateTimeout=0", with(func(s *Settings) { s.GateTimeout = 0 }), nil},
+		"last wins":     {"Spool=/a\nSpool=/b", with(func(s *Settings) { s.Spool = "/b" }), nil},
+		"windows ends":  {"Spool=/a\r\n", with(func(s *Settings) { s.Spool = "/a" }), nil},
+		"unknown key":   {"Spol=/a\nLogFile=/l", with(func(s *Settings) { s.LogFile = "/l" }), []string{`x.conf line 1: unknown key "Spol"; known are Spool, LogFile, GateTimeout, GateChain; the line is ignored`}},
+		"no value":      {"Spool", defaults, []string{"x.conf line 1: not of the form key=value"}},
+		"relative":      {"Spool=a\nLogFile=b\nGateChain=c", defaults, []string{"line 1: Spool=a: needs an absolute path", "line 2: LogFile=b", "line 3: GateChain=c"}},
+		"empty chain":   {"GateChain=", defaults, []string{"needs an absolute path"}},
+		"bad time":      {"GateTimeout=soon\nGateTimeout=-1\nGateTimeout=-5s", defaults, []string{"GateTimeout=soon: needs a number of seconds", "line 2", "line 3"}},
+		"huge time":     {"GateTimeout=99999999999999999999", defaults, []string{"line 1"}},
+		"line too long": {"LogFile=/l\nSpool=/" + strings.Repeat("a", maxSettings), with(func(s *Settings) { s.LogFile = "/l" }), []string{"token too long"}},
+		"garbage":       {"\x00\x01=\xff", defaults, []string{"unknown key"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, warnings := parseSettings(defaults, "x.conf", []byte(test.text))
+			assert.Equal(t, test.want, got)
+			require.Len(t, warnings, len(test.warnings))
+			for i, w := range warnings {
+				assert.ErrorContains(t, w, test.warnings[i])
+			}
+		})
+	}
+}
+
+func TestLoadSettings(t *testing.T) {
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "slurm.conf")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "slurmtide.conf"), []byte("Spool=/from/file\n"), 0o600))
+	empty := filepath.Join(t.TempDir(), "slurm.conf")
+	unreadable := filepath.Join(t.TempDir(), "slurm.conf")
+	require.NoError(t, os.Mkdir(filepath.Join(filepath.Dir(unreadable), "slurmtide.conf"), 0o700))
+
+	tests := map[string]struct {
+		env      map[string]string
+		want     Settings
+		warnings int
+	}{
+		"beside slurm.conf": {map[string]string{"SLURM_CONF": conf}, Settings{Spool: "/from/file", LogFile: "/from/file/programs.log", GateTimeout: DefaultGateTimeout, SlurmConf: conf}, 0},
+		"environment wins":  {map[string]string{"SLURM_CONF": conf, "SLURMTIDE_SPOOL": "/env"}, Settings{Spool: "/env", LogFile: "/env/programs.log", GateTimeout: DefaultGateTimeout, SlurmConf: conf}, 0},
+		"no file":           {map[string]string{"SLURM_CONF": empty}, Settings{Spool: DefaultSpool, LogFile: DefaultSpool + "/programs.log", GateTimeout: DefaultGateTimeout, SlurmConf: empty}, 0},
+		"unreadable":        {map[string]string{"SLURM_CONF": unreadable}, Settings{Spool: DefaultSpool, LogFile: DefaultSpool + "/programs.log", GateTimeout: DefaultGateTimeout, SlurmConf: unreadable}, 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, warnings := LoadSettings(func(k string) string { return test.env[k] })
+			assert.Equal(t, test.want, got)
+			assert.Len(t, warnings, test.warnings)
+		})
+	}
+	t.Run("no SLURM_CONF", func(t *testing.T) {
+		got, _ := LoadSettings(func(string) string { return "" })
+		assert.Equal(t, "/etc/slurm/slurm.conf", got.SlurmConf)
+	})
+}
+
+func TestPrologTimeout(t *testing.T) {
+	tests := map[string]struct {
+		files map[string]string
+		want  time.Duration
+	}{
+		"none":           {map[string]string{"slurm.conf": "ClusterName=x\n"}, 0},
+		"missing file":   {nil, 0},
+		"set":            {map[string]string{"slurm.conf": "ClusterName=x\nPrologEpilogTimeout=60\n"}, time.Minute},
+		"written freely": {map[string]string{"slurm.conf": "  prologepilogtimeout = 60 # s\n"}, time.Minute},
+		"commented out":  {map[string]string{"slurm.conf": "#PrologEpilogTimeout=60\n"}, 0},
+		"both":           {map[string]string{"slurm.conf": "PrologEpilogTimeout=60\nPrologTimeout=30\n"}, 30 * time.Second},
+		"not for us":     {map[string]string{"slurm.conf": "EpilogTimeout=30\n"}, 0},
+		"infinite":       {map[string]string{"slurm.conf": "PrologEpilogTimeout=INFINITE\n"}, 0},
+		"included":       {map[string]string{"slurm.conf": "Include sub.conf\nInclude missing.conf\n", "sub.conf": "PrologTimeout=5"}, 5 * time.Second},
+		"endless":        {map[string]string{"slurm.conf": "include slurm.conf\nPrologTimeout=5\n"}, 5 * time.Second},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range test.files {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+			}
+			assert.Equal(t, test.want, prologTimeout(filepath.Join(dir, "slurm.conf")))
+		})
+	}
+}
+
+func TestGateTimeout(t *testing.T) {
+	conf := filepath.Join(t.TempDir(), "slurm.conf")
+	for text, want := range map[string]time.Duration{
+		"":                        5 * time.Minute,
+		"PrologEpilogTimeout=600": 5 * time.Minute,
+		"PrologEpilogTimeout=100": 90 * time.Second,
+		"PrologEpilogTimeout=3":   2 * time.Second,
+		"PrologEpilogTimeout=1":   0,
+	} {
+		require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
+		assert.Equal(t, want, gateTimeout(Settings{GateTimeout: 5 * time.Minute, SlurmConf: conf}), text)
+	}
+}
+
+func FuzzParseSettings(f *testing.F) {
+	f.Add([]byte("Spool=/a\nGateTimeout=5m\nGateChain=/x y # z\nLogFile=\"/l\"\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, warnings := parseSettings(Settings{Spool: DefaultSpool, LogFile: "/l", GateTimeout: DefaultGateTimeout}, "x", data)
+		require.True(t, filepath.IsAbs(s.Spool))
+		require.True(t, filepath.IsAbs(s.LogFile))
+		require.GreaterOrEqual(t, s.GateTimeout, time.Duration(0))
+		if s.GateChain != nil {
+			require.True(t, filepath.IsAbs(s.GateChain[0]))
+		}
+		for _, w := range warnings {
+			require.Less(t, len(w.Error()), 1000)
+		}
+	})
+}
+
+func TestLogRotates(t *testing.T) {
+	l := logWriter{path: filepath.Join(t.TempDir(), "programs.log"), max: 10}
+	for _, line := range []string{"one one one\n", "two\n", "three\n", "four\n", "five\n"} {
+		_, err := l.Write([]byte(line))
+		require.NoError(t, err)
+	}
+	now, err := os.ReadFile(l.path)
+	require.NoError(t, err)
+	before, err := os.ReadFile(l.path + ".1")
+	require.NoError(t, err)
+	assert.Equal(t, "four\nfive\n", string(now))
+	assert.Equal(t, "two\nthree\n", string(before), "the first line was in the file before that")
+}
+
+func TestLogFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(dir, "target")
+	require.NoError(t, os.Symlink(target, filepath.Join(dir, "programs.log")))
+	_, err := logWriter{path: filepath.Join(dir, "programs.log"), max: 10}.Write([]byte("x\n"))
+	assert.Error(t, err)
+	assert.NoFileExists(t, target)
+}
