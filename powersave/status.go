@@ -220,6 +220,7 @@ func (b *boot) observe(p *Pod, now time.Time) {
 	case PodRunning, PodReady:
 		first(&b.times.Scheduled)
 		first(&b.times.Running)
+	default:
 	}
 }
 

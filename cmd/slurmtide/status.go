@@ -1,0 +1,153 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/bridge"
+	"github.com/slurmtide/slurmtide/powersave/spool"
+)
+
+// Exit codes of `slurmtide status`.
+const (
+	exitNoBridge = 1 // the bridge does not answer
+	exitDegraded = 3 // it answers, but cannot read Slurm or Kubernetes
+)
+
+func statusCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "status",
+		Usage: "show boots in flight, nodes, pods, spool and recent problems",
+		Description: "Asks the bridge over the socket in its spool directory; run it where the bridge runs, as the same user or root.\n\n" +
+			"Exit status: 0 all is well; 1 the bridge does not answer; 2 wrong usage; 3 the bridge cannot read Slurm or Kubernetes.",
+		Flags: []cli.Flag{
+			spoolFlag(),
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json or yaml"},
+			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "how long to wait for the bridge"},
+		},
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 0 {
+				return usageError("status takes no arguments, got %q", c.Args().First())
+			}
+			return status(c.Context, c.String("spool"), c.String("output"), c.Duration("timeout"), c.App.Writer)
+		},
+	}
+}
+
+// spoolFlag's default is what slurmtide.conf says, so that people need not repeat it.
+func spoolFlag() cli.Flag {
+	settings, _ := spool.LoadSettings(os.Getenv)
+	return &cli.StringFlag{Name: "spool", Value: settings.Spool, Usage: "spool directory shared with the programs that slurm.conf names"}
+}
+
+func status(ctx context.Context, dir, format string, timeout time.Duration, w io.Writer) error {
+	switch format {
+	case "table", "wide", "json", "yaml":
+	default:
+		return usageError("unknown output %q: use table, wide, json or yaml", format)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	raw, err := spool.AskStatus(ctx, dir)
+	if err != nil {
+		return cli.Exit(fmt.Sprintf("asking the bridge: %v\nIs `slurmtide bridge` running with --spool %s, and may this user read it?", err, dir), exitNoBridge)
+	}
+	var st bridge.Status
+	if err := json.Unmarshal(raw, &st); err != nil {
+		return cli.Exit(fmt.Sprintf("reading the bridge's answer (is it of another version?): %v", err), exitNoBridge)
+	}
+	switch format {
+	case "json":
+		_, err = fmt.Fprintln(w, string(raw))
+	case "yaml":
+		raw, err = yaml.JSONToYAML(raw)
+		if err == nil {
+			_, err = w.Write(raw)
+		}
+	default:
+		err = printStatus(w, st, format == "wide")
+	}
+	if err != nil {
+		return err
+	}
+	if st.Engine.SlurmError != "" || st.KubernetesError != "" || !st.Engine.KubernetesRead {
+		return cli.Exit("", exitDegraded)
+	}
+	return nil
+}
+
+func printStatus(out io.Writer, st bridge.Status, wide bool) error {
+	e := st.Engine
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	age := func(t time.Time) string {
+		if t.IsZero() {
+			return "-"
+		}
+		return e.Time.Sub(t).Round(100 * time.Millisecond).String()
+	}
+	fmt.Fprintf(w, "Bridge\t%s\n", st.Version)
+	switch {
+	case e.SlurmError != "":
+		fmt.Fprintf(w, "Slurm\tNOT READABLE: %s\n", e.SlurmError)
+	case e.SlurmRead.IsZero():
+		fmt.Fprintf(w, "Slurm\tnot read yet\n")
+	default:
+		fmt.Fprintf(w, "Slurm\tread completely %s ago\n", age(e.SlurmRead))
+	}
+	if st.KubernetesError != "" {
+		fmt.Fprintf(w, "Kubernetes\tNOT READABLE: %s\n", st.KubernetesError)
+	} else if e.KubernetesRead {
+		fmt.Fprintf(w, "Kubernetes\tin sync, %d pods\n", e.Pods)
+	} else {
+		fmt.Fprintf(w, "Kubernetes\tNOT READ YET: pods and NodeSets have not been listed\n")
+	}
+	fmt.Fprintf(w, "Spool\t%d requests waiting, %d set aside", st.Spool.Depth, st.Spool.Bad)
+	if st.Spool.Depth > 0 {
+		fmt.Fprintf(w, ", oldest %s", age(st.Spool.Oldest))
+	}
+	fmt.Fprintf(w, "\nGates\t%d waiting\n\n", e.Gates)
+
+	fmt.Fprintln(w, "NODESET\tNODES\tPOWERED UP\tBOOTING\tREADY\tFAILED\tUNKNOWN\tPROBLEM")
+	for _, s := range e.NodeSets {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", s.Name, s.Nodes, s.PoweredUp, s.Booting, s.Ready, s.Failed, s.Unknown, s.Problem)
+	}
+	if len(e.Boots)+len(e.Offs) > 0 {
+		fmt.Fprint(w, "\nNODE\tPHASE\tAGE\tJOBS\tPROBLEM")
+		if wide {
+			fmt.Fprint(w, "\tREQUEST\tHOST\tPOD UID")
+		}
+		fmt.Fprintln(w)
+	}
+	for _, list := range [][]powersave.Boot{e.Boots, e.Offs} {
+		for _, b := range list {
+			jobs := strings.Trim(strings.ReplaceAll(fmt.Sprint(b.Jobs), " ", ","), "[]")
+			began := b.Times.Requested
+			if began.IsZero() {
+				began = b.Times.Accepted
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s", b.Node, b.Phase, age(began), cmp.Or(jobs, "-"), b.Problem)
+			if wide {
+				fmt.Fprintf(w, "\t%s\t%s\t%s", b.Request, cmp.Or(b.Host, "-"), cmp.Or(b.UID, "-"))
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	if len(e.Notes) > 0 {
+		fmt.Fprintln(w, "\nAGE\tNODE\tRECENT PROBLEM")
+	}
+	for _, n := range e.Notes {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", age(n.Time), cmp.Or(n.Node, "-"), n.Text)
+	}
+	return w.Flush()
+}
