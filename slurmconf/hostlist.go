@@ -1,6 +1,8 @@
 package slurmconf
 
 import (
+	"fmt"
+	"io"
 	"iter"
 	"strconv"
 	"strings"
@@ -10,49 +12,29 @@ import (
 // Duplicates are kept, as in Slurm. The zero value is the empty list. A Hostlist
 // never changes after it was made, so copies may share it.
 //
-// Names are held as ranges: n[0-99999] takes one range, whatever its length.
+// Names are held as spans of numbers: n[0-99999] takes one, whatever its length.
 type Hostlist struct {
-	ranges []hostRange
-	n      int
+	terms []term
+	spans []span // of all terms, one after the other
+	n     int
 }
 
-// hostRange is a run of names prefix + number + suffix, the numbers lo..hi written
-// with at least width digits. A plain range is one name, held in prefix.
-type hostRange struct {
+// term is a run of names with the same text around their number.
+type term struct {
 	prefix, suffix string
-	lo, hi         uint64
-	width          int
-	plain          bool
+	spans          int // how many of the list's spans; 0: the name is prefix, without a number
 }
 
-func (r *hostRange) count() int {
-	if r.plain {
-		return 1
-	}
-	return int(r.hi-r.lo) + 1
+// span stands for the numbers lo to hi, written with at least width digits.
+type span struct {
+	lo, hi uint64
+	width  int
 }
 
-// listed reports whether Slurm prints the range in brackets. Names with a suffix
-// are whole names to Slurm: it neither joins them nor brackets them.
-func (r *hostRange) listed() bool { return !r.plain && r.suffix == "" }
+func (s span) count() int { return int(s.hi-s.lo) + 1 }
 
-// appendName appends name number i of the range to dst.
-func (r *hostRange) appendName(dst []byte, i int) []byte {
-	dst = append(dst, r.prefix...)
-	if r.plain {
-		return dst
-	}
-	dst = appendNumber(dst, r.lo+uint64(i), r.width)
-	return append(dst, r.suffix...)
-}
-
-// maxNameLen bounds the length of names in r.
-func (r *hostRange) maxNameLen() int {
-	if r.plain {
-		return len(r.prefix)
-	}
-	return len(r.prefix) + len(r.suffix) + max(r.width, digits(r.hi))
-}
+// maxLen is the length of the longest number.
+func (s span) maxLen() int { return max(s.width, digits(s.hi)) }
 
 // NewHostlist returns the list of names in the order given. Names are taken as
 // they are: brackets and commas mean nothing here. Empty names are left out.
@@ -75,85 +57,174 @@ func (h Hostlist) Len() int { return h.n }
 // All yields the names in order without building them all.
 func (h Hostlist) All() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		var buf []byte
-		for i := range h.ranges {
-			r := &h.ranges[i]
-			if r.plain {
-				if !yield(r.prefix) {
-					return
-				}
-				continue
+		var c cursor
+		for t, spans := range h.all() {
+			if len(spans) == 0 && !yield(t.prefix) {
+				return
 			}
-			for j := range r.count() {
-				buf = r.appendName(buf[:0], j)
-				if !yield(string(buf)) {
-					return
+			for _, s := range spans {
+				c.start(t, s)
+				for range s.count() {
+					if !yield(string(c.name)) {
+						return
+					}
+					c.next()
 				}
 			}
 		}
 	}
 }
 
-// Expand returns all names in order. The names of one range share one block of
-// memory, so keeping a single name keeps its neighbours.
+// all yields the terms with their spans.
+func (h Hostlist) all() iter.Seq2[*term, []span] {
+	return func(yield func(*term, []span) bool) {
+		rest := h.spans
+		for i := range h.terms {
+			t := &h.terms[i]
+			if !yield(t, rest[:t.spans]) {
+				return
+			}
+			rest = rest[t.spans:]
+		}
+	}
+}
+
+// Expand returns all names in order. They share memory: keeping one of them keeps
+// them all.
 func (h Hostlist) Expand() []string {
+	size := 0
+	for t, spans := range h.all() {
+		for _, s := range spans {
+			size += s.count() * (len(t.prefix) + s.maxLen() + len(t.suffix))
+		}
+	}
+	var block strings.Builder
+	block.Grow(size) // it never moves while it is filled
 	names := make([]string, 0, h.n)
-	var buf []byte
-	var ends []int
-	for i := range h.ranges {
-		r := &h.ranges[i]
-		if r.plain {
-			names = append(names, r.prefix)
-			continue
+	var c cursor
+	for t, spans := range h.all() {
+		if len(spans) == 0 {
+			names = append(names, t.prefix)
 		}
-		buf, ends = buf[:0], ends[:0]
-		for j := range r.count() {
-			buf = r.appendName(buf, j)
-			ends = append(ends, len(buf))
-		}
-		block, start := string(buf), 0
-		for _, end := range ends {
-			names = append(names, block[start:end])
-			start = end
+		for _, s := range spans {
+			c.start(t, s)
+			for range s.count() {
+				from := block.Len()
+				block.Write(c.name)
+				names = append(names, block.String()[from:])
+				c.next()
+			}
 		}
 	}
 	return names
 }
 
+// WriteNames writes all names in order to w, separator between them and a newline
+// at the end. An empty list writes nothing.
+func (h Hostlist) WriteNames(w io.Writer, separator string) error {
+	if h.n == 0 {
+		return nil
+	}
+	const chunk = 1 << 16
+	buf := make([]byte, 0, chunk+chunk/4)
+	left := h.n
+	write := func(name []byte) error {
+		buf = append(buf, name...)
+		if left--; left == 0 {
+			buf = append(buf, '\n')
+		} else {
+			buf = append(buf, separator...)
+			if len(buf) < chunk {
+				return nil
+			}
+		}
+		_, err := w.Write(buf)
+		buf = buf[:0]
+		return err
+	}
+	var c cursor
+	for t, spans := range h.all() {
+		if len(spans) == 0 {
+			if err := write([]byte(t.prefix)); err != nil {
+				return err
+			}
+		}
+		for _, s := range spans {
+			c.start(t, s)
+			for range s.count() {
+				if err := write(c.name); err != nil {
+					return err
+				}
+				c.next()
+			}
+		}
+	}
+	return nil
+}
+
+// cursor steps through the names of a span by counting in the text.
+type cursor struct {
+	name     []byte
+	from, to int // the number in name
+	suffix   string
+}
+
+func (c *cursor) start(t *term, s span) {
+	c.name = append(c.name[:0], t.prefix...)
+	c.from = len(c.name)
+	c.name = appendNumber(c.name, s.lo, s.width)
+	c.to, c.suffix = len(c.name), t.suffix
+	c.name = append(c.name, t.suffix...)
+}
+
+func (c *cursor) next() {
+	for i := c.to - 1; i >= c.from; i-- {
+		if c.name[i] != '9' {
+			c.name[i]++
+			return
+		}
+		c.name[i] = '0'
+	}
+	// All were nines: 1 and zeros, one digit longer.
+	c.name = append(c.name[:c.to], '0')
+	c.name[c.from] = '1'
+	c.to++
+	c.name = append(c.name, c.suffix...)
+}
+
 // At returns name number i, counted from 0. It panics when i is out of range, as
 // indexing a slice does.
 func (h Hostlist) At(i int) string {
-	if i >= 0 {
-		rest := i
-		for k := range h.ranges {
-			r := &h.ranges[k]
-			if c := r.count(); rest >= c {
-				rest -= c
-				continue
-			}
-			return string(r.appendName(nil, rest))
-		}
+	for name := range h.Slice(i, i+1).All() {
+		return name
 	}
-	panic("slurmconf: name " + strconv.Itoa(i) + " of a hostlist of " + strconv.Itoa(h.n))
+	panic("unreachable: a slice of one name has one")
 }
 
 // Slice returns names from (included) to to (excluded), like names[from:to]. It
 // panics when the bounds are out of range.
 func (h Hostlist) Slice(from, to int) Hostlist {
 	if from < 0 || to < from || to > h.n {
-		panic("slurmconf: names " + strconv.Itoa(from) + ":" + strconv.Itoa(to) + " of a hostlist of " + strconv.Itoa(h.n))
+		panic(fmt.Sprintf("slurmconf: names %d:%d of a hostlist of %d", from, to, h.n))
 	}
 	var b builder
-	for _, r := range h.ranges {
-		c := r.count()
-		if from < c && to > 0 {
-			if !r.plain {
-				r.hi = r.lo + uint64(min(to, c)-1)
-				r.lo += uint64(max(from, 0))
+	for t, spans := range h.all() {
+		if len(spans) == 0 {
+			if from <= 0 && to > 0 {
+				b.addPlain(t.prefix)
 			}
-			b.add(r)
+			from, to = from-1, to-1
 		}
-		from, to = from-c, to-c
+		for _, s := range spans {
+			c := s.count()
+			if from < c && to > 0 {
+				b.addSpan(t.prefix, t.suffix, span{s.lo + uint64(max(from, 0)), s.lo + uint64(min(to, c)-1), s.width})
+			}
+			from, to = from-c, to-c
+		}
+		if to <= 0 {
+			break
+		}
 	}
 	return b.list()
 }
@@ -162,36 +233,70 @@ func (h Hostlist) Slice(from, to int) Hostlist {
 func (h Hostlist) Contains(name string) bool { return h.Index(name) >= 0 }
 
 // Index returns the position of the first occurrence of name, -1 if there is none.
-// It looks at every range; for many questions over a long list, build a map.
+// It may look at every span; for many questions to a long list, build a map.
 func (h Hostlist) Index(name string) int {
 	before := 0
-	for i := range h.ranges {
-		r := &h.ranges[i]
-		if at, ok := r.index(name); ok {
-			return before + at
+	for t, spans := range h.all() {
+		if len(spans) == 0 {
+			if name == t.prefix {
+				return before
+			}
+			before++
+			continue
 		}
-		before += r.count()
+		num, ok := t.number(name)
+		for _, s := range spans {
+			if ok {
+				if i, found := s.index(num); found {
+					return before + i
+				}
+			}
+			before += s.count()
+		}
 	}
 	return -1
 }
 
-func (r *hostRange) index(name string) (int, bool) {
-	if r.plain {
-		return 0, name == r.prefix
-	}
-	num, ok := strings.CutPrefix(name, r.prefix)
+// number returns the digits of name if it has t's prefix and suffix around them.
+func (t *term) number(name string) (string, bool) {
+	num, ok := strings.CutPrefix(name, t.prefix)
 	if !ok {
-		return 0, false
+		return "", false
 	}
-	num, ok = strings.CutSuffix(num, r.suffix)
-	if !ok || num == "" || !isDigit(num[0]) || !isDigit(num[len(num)-1]) {
-		return 0, false
+	num, ok = strings.CutSuffix(num, t.suffix)
+	if !ok || num == "" {
+		return "", false
 	}
+	for i := range len(num) {
+		if !isDigit(num[i]) {
+			return "", false
+		}
+	}
+	return num, true
+}
+
+func (s span) index(num string) (int, bool) {
 	n, err := strconv.ParseUint(num, 10, 64)
-	if err != nil || n < r.lo || n > r.hi || len(num) != max(r.width, digits(n)) {
+	if err != nil || n < s.lo || n > s.hi || len(num) != max(s.width, digits(n)) {
 		return 0, false
 	}
-	return int(n - r.lo), true
+	return int(n - s.lo), true
+}
+
+// Append returns the names of h followed by those of others, duplicates included.
+func (h Hostlist) Append(others ...Hostlist) Hostlist {
+	var b builder
+	for _, list := range append([]Hostlist{h}, others...) {
+		for t, spans := range list.all() {
+			if len(spans) == 0 {
+				b.addPlain(t.prefix)
+			}
+			for _, s := range spans {
+				b.addSpan(t.prefix, t.suffix, s)
+			}
+		}
+	}
+	return b.list()
 }
 
 // Union returns the names of h followed by those of other that h does not have.
@@ -233,48 +338,45 @@ func (h Hostlist) filter(other Hostlist, keep bool) Hostlist {
 // String returns the compressed form, as `scontrol show hostlist` prints it.
 func (h Hostlist) String() string {
 	var buf []byte
-	for i := 0; i < len(h.ranges); {
-		if i > 0 {
+	for t, spans := range h.all() {
+		if len(buf) > 0 {
 			buf = append(buf, ',')
 		}
-		r := &h.ranges[i]
-		if !r.listed() {
-			for j := range r.count() {
-				if j > 0 {
-					buf = append(buf, ',')
-				}
-				buf = r.appendName(buf, j)
-			}
-			i++
-			continue
-		}
-		end := i + 1
-		for end < len(h.ranges) && h.ranges[end].listed() && h.ranges[end].prefix == r.prefix {
-			end++
-		}
-		buf = appendBracketed(buf, h.ranges[i:end])
-		i = end
+		buf = t.append(buf, spans)
 	}
 	return string(buf)
 }
 
-// appendBracketed writes ranges of one prefix.
-func appendBracketed(buf []byte, ranges []hostRange) []byte {
-	buf = append(buf, ranges[0].prefix...)
-	if len(ranges) == 1 && ranges[0].lo == ranges[0].hi {
-		return appendNumber(buf, ranges[0].lo, ranges[0].width)
+func (t *term) append(buf []byte, spans []span) []byte {
+	switch {
+	case len(spans) == 0:
+		return append(buf, t.prefix...)
+	case t.suffix != "":
+		// To Slurm these are names without a number: no brackets.
+		var c cursor
+		for _, s := range spans {
+			c.start(t, s)
+			for range s.count() {
+				buf = append(append(buf, c.name...), ',')
+				c.next()
+			}
+		}
+		return buf[:len(buf)-1]
 	}
-	for i := range ranges {
-		r := &ranges[i]
+	buf = append(buf, t.prefix...)
+	if len(spans) == 1 && spans[0].lo == spans[0].hi {
+		return appendNumber(buf, spans[0].lo, spans[0].width)
+	}
+	for i, s := range spans {
 		if i == 0 {
 			buf = append(buf, '[')
 		} else {
 			buf = append(buf, ',')
 		}
-		buf = appendNumber(buf, r.lo, r.width)
-		if r.lo < r.hi {
+		buf = appendNumber(buf, s.lo, s.width)
+		if s.lo < s.hi {
 			buf = append(buf, '-')
-			buf = appendNumber(buf, r.hi, r.width)
+			buf = appendNumber(buf, s.hi, s.width)
 		}
 	}
 	return append(buf, ']')
@@ -293,22 +395,11 @@ func (h *Hostlist) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// builder collects ranges and joins neighbours as Slurm does (hostlist.c
+// builder collects names and joins neighbours as Slurm does (hostlist.c
 // hostlist_push_range).
-type builder struct {
-	ranges []hostRange
-	n      int
-}
+type builder Hostlist
 
 func (b *builder) list() Hostlist { return Hostlist(*b) }
-
-func (b *builder) add(r hostRange) {
-	b.n += r.count()
-	if len(b.ranges) > 0 && b.ranges[len(b.ranges)-1].join(&r) {
-		return
-	}
-	b.ranges = append(b.ranges, r)
-}
 
 // addName adds one name, split at its trailing number.
 func (b *builder) addName(name string) {
@@ -321,30 +412,51 @@ func (b *builder) addName(name string) {
 	}
 	if i < len(name) {
 		if n, err := strconv.ParseUint(name[i:], 10, 64); err == nil {
-			b.add(hostRange{prefix: name[:i], lo: n, hi: n, width: len(name) - i})
+			b.addSpan(name[:i], "", span{n, n, len(name) - i})
 			return
 		}
 	}
-	b.add(hostRange{prefix: name, plain: true})
+	b.addPlain(name)
 }
 
-// join appends next to r when its first number follows the last of r and the same
-// width writes both without changing a name (hostlist.c _width_equiv).
-func (r *hostRange) join(next *hostRange) bool {
-	if !r.listed() || !next.listed() || next.lo == 0 || r.hi != next.lo-1 || r.prefix != next.prefix {
-		return false
-	}
-	if r.width != next.width {
-		rPad, rNextPad := padding(r.lo, r.width), padding(r.lo, next.width)
-		nextPad, nextRPad := padding(next.lo, next.width), padding(next.lo, r.width)
-		switch {
-		case rPad != rNextPad && nextPad != nextRPad:
-			return false
-		case rPad == rNextPad:
-			r.width = next.width
+func (b *builder) addPlain(name string) {
+	b.terms = append(b.terms, term{prefix: name})
+	b.n++
+}
+
+func (b *builder) addSpan(prefix, suffix string, s span) {
+	b.n += s.count()
+	if len(b.terms) > 0 {
+		last := &b.terms[len(b.terms)-1]
+		if last.spans > 0 && last.prefix == prefix && last.suffix == suffix {
+			if !b.spans[len(b.spans)-1].join(s) {
+				b.spans = append(b.spans, s)
+				last.spans++
+			}
+			return
 		}
 	}
-	r.hi = next.hi
+	b.terms = append(b.terms, term{prefix: prefix, suffix: suffix, spans: 1})
+	b.spans = append(b.spans, s)
+}
+
+// join appends next to s when its first number follows the last of s and the same
+// width writes both without changing a name (hostlist.c _width_equiv).
+func (s *span) join(next span) bool {
+	if next.lo == 0 || s.hi != next.lo-1 {
+		return false
+	}
+	if s.width != next.width {
+		pad, nextPad := padding(s.lo, s.width), padding(next.lo, next.width)
+		swapped, nextSwapped := padding(s.lo, next.width), padding(next.lo, s.width)
+		switch {
+		case pad != swapped && nextPad != nextSwapped:
+			return false
+		case pad == swapped:
+			s.width = next.width
+		}
+	}
+	s.hi = next.hi
 	return true
 }
 
@@ -360,10 +472,12 @@ func digits(n uint64) int {
 }
 
 func appendNumber(dst []byte, n uint64, width int) []byte {
-	for range padding(n, width) {
+	var buf [20]byte // 2^64 has 20 digits
+	num := strconv.AppendUint(buf[:0], n, 10)
+	for range width - len(num) {
 		dst = append(dst, '0')
 	}
-	return strconv.AppendUint(dst, n, 10)
+	return append(dst, num...)
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -76,8 +76,8 @@ type parser struct {
 	// The name being read: texts[i] stands before brackets[i], the last text at the
 	// end. Kept between names to save allocations.
 	texts    []string
-	brackets [][]hostRange
-	picked   []hostRange // one number of every bracket but the last
+	brackets [][]span
+	picked   []span // one number of every bracket but the last
 }
 
 func (p *parser) fail(from, to int, format string, args ...any) error {
@@ -130,7 +130,7 @@ func (p *parser) name() error {
 }
 
 // bracket reads from "[" up to, not past, "]".
-func (p *parser) bracket(items []hostRange) ([]hostRange, error) {
+func (p *parser) bracket(items []span) ([]span, error) {
 	open := p.pos
 	length := strings.IndexAny(p.in[open+1:], "[]")
 	if length < 0 || p.in[open+1+length] == '[' {
@@ -153,46 +153,46 @@ func (p *parser) bracket(items []hostRange) ([]hostRange, error) {
 }
 
 // item reads a number or a range of numbers.
-func (p *parser) item(from, to int) (hostRange, error) {
+func (p *parser) item(from, to int) (span, error) {
 	text := p.in[from:to]
 	if text == "" {
-		return hostRange{}, p.fail(from-1, to+1, "empty range in brackets; write a number or first-last")
+		return span{}, p.fail(from-1, to+1, "empty range in brackets; write a number or first-last")
 	}
 	first, last, isRange := strings.Cut(text, "-")
 	if strings.ContainsRune(text, ':') {
-		return hostRange{}, p.fail(from, to, "Slurm hostlists have no steps; list the numbers")
+		return span{}, p.fail(from, to, "Slurm hostlists have no steps; list the numbers")
 	}
 	for _, num := range []string{first, last} {
 		for i := range len(num) {
 			if !isDigit(num[i]) {
-				return hostRange{}, p.fail(from, to, "not a number or a range of numbers first-last")
+				return span{}, p.fail(from, to, "not a number or a range of numbers first-last")
 			}
 		}
 	}
 	if first == "" || isRange && last == "" {
-		return hostRange{}, p.fail(from, to, "a range needs a first and a last number")
+		return span{}, p.fail(from, to, "a range needs a first and a last number")
 	}
 	lo, err := strconv.ParseUint(first, 10, 64)
 	if err != nil {
-		return hostRange{}, p.fail(from, to, "number too large")
+		return span{}, p.fail(from, to, "number too large")
 	}
 	hi := lo
 	if isRange {
 		if hi, err = strconv.ParseUint(last, 10, 64); err != nil {
-			return hostRange{}, p.fail(from, to, "number too large")
+			return span{}, p.fail(from, to, "number too large")
 		}
 	}
 	switch {
 	case hi < lo:
-		return hostRange{}, p.fail(from, to, "the range runs backwards; write %s-%s", last, first)
+		return span{}, p.fail(from, to, "the range runs backwards; write %s-%s", last, first)
 	case hi-lo >= MaxHostlistNames:
-		return hostRange{}, p.fail(from, to, "more than %d names in one range", MaxHostlistNames)
+		return span{}, p.fail(from, to, "more than %d names in one range", MaxHostlistNames)
 	}
-	return hostRange{lo: lo, hi: hi, width: len(first)}, nil
+	return span{lo, hi, len(first)}, nil
 }
 
 // product adds the names that the texts and brackets of one name stand for.
-func (p *parser) product(start int, brackets [][]hostRange) error {
+func (p *parser) product(start int, brackets [][]span) error {
 	lastText := p.texts[len(p.texts)-1]
 	length := 0
 	for _, t := range p.texts {
@@ -203,7 +203,7 @@ func (p *parser) product(start int, brackets [][]hostRange) error {
 		sum, widest := 0, 0
 		for j := range items {
 			sum += items[j].count()
-			widest = max(widest, items[j].maxNameLen())
+			widest = max(widest, items[j].maxLen())
 		}
 		if sum > MaxHostlistNames {
 			return p.fail(start, p.pos, "more than %d names in one list", MaxHostlistNames)
@@ -228,33 +228,32 @@ func (p *parser) product(start int, brackets [][]hostRange) error {
 			return p.fail(start, p.pos, "the brackets before the last stand for more than %d prefixes", MaxHostlistPrefixes)
 		}
 	}
-	p.picked = append(p.picked[:0], make([]hostRange, len(brackets)-1)...)
+	p.picked = append(p.picked[:0], make([]span, len(brackets)-1)...)
 	p.pick(len(brackets)-2, brackets, lastText)
 	return nil
 }
 
 // pick chooses a number for bracket i and those before it, then adds the ranges of
 // the last bracket under the prefix made so.
-func (p *parser) pick(i int, brackets [][]hostRange, suffix string) {
+func (p *parser) pick(i int, brackets [][]span, suffix string) {
 	if i < 0 {
 		prefix := p.texts[0]
 		if len(p.picked) > 0 {
 			buf := []byte(prefix)
-			for j, r := range p.picked {
-				buf = appendNumber(buf, r.lo, r.width)
+			for j, s := range p.picked {
+				buf = appendNumber(buf, s.lo, s.width)
 				buf = append(buf, p.texts[j+1]...)
 			}
 			prefix = string(buf)
 		}
-		for _, r := range brackets[len(brackets)-1] {
-			r.prefix, r.suffix = prefix, suffix
-			p.out.add(r)
+		for _, s := range brackets[len(brackets)-1] {
+			p.out.addSpan(prefix, suffix, s)
 		}
 		return
 	}
-	for _, r := range brackets[i] {
-		for j := range r.count() {
-			p.picked[i] = hostRange{lo: r.lo + uint64(j), width: r.width}
+	for _, s := range brackets[i] {
+		for j := range s.count() {
+			p.picked[i] = span{lo: s.lo + uint64(j), width: s.width}
 			p.pick(i-1, brackets, suffix)
 		}
 	}
