@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"unsafe"
 )
@@ -71,6 +72,7 @@ func (e exit) leave() int {
 	// signal.Reset leaves the runtime's own handlers for SIGSEGV and its like.
 	var dflt [4]uint64 // struct sigaction of the kernel: all zero is SIG_DFL
 	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&dflt)), 0, 8, 0, 0)
-	_ = syscall.Kill(os.Getpid(), sig)
+	runtime.LockOSThread() // sent to this thread, the signal takes effect before the call returns
+	_ = syscall.Tgkill(os.Getpid(), syscall.Gettid(), sig)
 	return 128 + int(sig)
 }

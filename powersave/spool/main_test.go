@@ -91,7 +91,7 @@ func (b stubBridge) Gate(ctx context.Context, r GateRequest) GateReply {
 
 // runBridge serves a spool until it is told to end: bridge <dir> ready|give-up|wait|panic.
 func runBridge(args []string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if _, err := Open(args[0]); err != nil {
 		return err
@@ -145,6 +145,9 @@ func siteProlog(args []string) error {
 	return nil
 }
 
+// raceAtOnce keeps the race detector from sleeping for a second at the end of each process.
+const raceAtOnce = "GORACE=atexit_sleep_ms=0"
+
 // command prepares one of TestMain's programs with nothing but the given environment,
 // like slurmctld does.
 func command(t *testing.T, name string, env []string, args ...string) *exec.Cmd {
@@ -152,6 +155,6 @@ func command(t *testing.T, name string, env []string, args ...string) *exec.Cmd 
 	path, err := exec.LookPath(name)
 	require.NoError(t, err)
 	cmd := exec.Command(path, args...)
-	cmd.Env = append([]string{"SLURM_CONF=" + filepath.Join(t.TempDir(), "slurm.conf")}, env...)
+	cmd.Env = append([]string{"SLURM_CONF=" + filepath.Join(t.TempDir(), "slurm.conf"), raceAtOnce}, env...)
 	return cmd
 }
