@@ -76,7 +76,12 @@ func (c *Client) Run(ctx context.Context, h Handler) error {
 	w := &watcher{client: c, handler: h, pods: map[string]powersave.Pod{}, failing: map[string]error{}}
 	nodeSets := cache.NewSharedIndexInformer(w.nodeSetSource(), &v1alpha1.NodeSet{}, 0, cache.Indexers{})
 	pods := cache.NewSharedIndexInformer(w.podSource(), &corev1.Pod{}, 0, cache.Indexers{})
-	if err := errors.Join(nodeSets.SetTransform(slimNodeSet), pods.SetTransform(slimPod)); err != nil {
+	// What cannot be read is reported by contact, with the right that is missing.
+	quiet := func(_ context.Context, _ *cache.Reflector, err error) { c.log.Debug("a watch ended", "error", err) }
+	if err := errors.Join(
+		nodeSets.SetTransform(slimNodeSet), nodeSets.SetWatchErrorHandlerWithContext(quiet),
+		pods.SetTransform(slimPod), pods.SetWatchErrorHandlerWithContext(quiet),
+	); err != nil {
 		return fmt.Errorf("setting up the watches: %w", err)
 	}
 	nodeSetsRead, err := nodeSets.AddEventHandler(cache.ResourceEventHandlerFuncs{
