@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The integration suite: a Kubernetes of its own, the images, every test with the tag
+# "integration", and everything gone afterwards.
+#
+#   SLURM_VERSIONS="26.05"   only these Slurm versions
+#   RUN=TestJobs             only these tests
+#   KEEP=1                   leave the cluster up
+set -euo pipefail
+cd "$(dirname "$0")/.."
+name=${NAME:-slurmtide-test}
+cluster=hack/localcluster/localcluster.sh
+
+step() { printf '\n== %s (%ds)\n' "$1" "$SECONDS"; }
+
+step "building the programs"
+make build
+step "cluster $name"
+cleanup() {
+	[ -n "${KEEP:-}" ] && return
+	step "taking cluster $name down"
+	"$cluster" down --name "$name"
+}
+trap cleanup EXIT
+"$cluster" up --name "$name" --gpus 8
+step "images"
+images=("$(hack/images/build.sh slurmtide | tail -n 1)")
+for version in ${SLURM_VERSIONS:-24.11 26.05}; do
+	images+=("$(hack/images/build.sh "$version" | tail -n 1)")
+done
+for image in "${images[@]}"; do
+	"$cluster" load-image --name "$name" "$image"
+done
+KUBECONFIG=$("$cluster" kubeconfig --name "$name")
+export KUBECONFIG
+step "CRDs"
+"$cluster" kubectl --name "$name" -- apply --server-side -f helm/slurmtide-crds/templates/
+step "tests"
+hack/gotest.sh -tags integration -count=1 -p 1 -timeout 45m ${RUN:+-run "$RUN"} ./slurmconf/... ./internal/slurmrest/... ./kube/... ./hack/stack/... ./test/...

@@ -1,0 +1,257 @@
+//go:build integration
+
+// Package integration proves Slurmtide with the real daemons: slurmctld, slurmrestd and slurmd
+// of each supported Slurm version, on a real Kubernetes. hack/integration.sh prepares the
+// cluster and the images and runs it.
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/slurmtide/slurmtide/hack/stack"
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/generated/clientset/versioned"
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/bridge"
+)
+
+// patience is how long anything may take before a test gives up.
+const patience = 90 * time.Second
+
+// forEachVersion runs the test against every Slurm version, or those in $SLURM_VERSIONS.
+func forEachVersion(t *testing.T, test func(t *testing.T, version string)) {
+	versions := stack.Versions()
+	if only := os.Getenv("SLURM_VERSIONS"); only != "" {
+		versions = strings.Fields(only)
+	}
+	for _, v := range versions {
+		t.Run(v, func(t *testing.T) { test(t, v) })
+	}
+}
+
+// cluster is one stack with its NodeSets.
+type cluster struct {
+	*stack.Stack
+	t    *testing.T
+	ctx  context.Context
+	kube kubernetes.Interface
+	tide versioned.Interface
+	ns   string
+}
+
+// nodeSet says what a test wants; the zero values of the others make two CPUs, 400 MiB.
+type nodeSet struct {
+	name, nodes string
+	image       string // default: the stack's
+	gres        string
+	cpus        int32
+}
+
+// deploy puts up a stack and NodeSets, and takes them down when the test ends.
+func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet) *cluster {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	require.NoError(t, err, "KUBECONFIG must name the test cluster")
+	config.QPS, config.Burst = 100, 200
+	o.Namespace = name + "-" + strings.ReplaceAll(version, ".", "")
+	o.SlurmVersion = version
+	if o.SuspendTime == 0 {
+		o.SuspendTime = 5
+	}
+	for _, s := range sets {
+		gres := ""
+		if s.gres != "" {
+			gres = " Gres=" + s.gres
+		}
+		o.NodeLines = append(o.NodeLines, fmt.Sprintf("NodeName=%s CPUs=%d RealMemory=400 State=CLOUD%s", s.nodes, max(s.cpus, 2), gres))
+	}
+	if o.PartitionLines == nil {
+		o.PartitionLines = []string{"PartitionName=all Nodes=ALL Default=YES"}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	s, err := stack.Open(config, o)
+	require.NoError(t, err)
+	require.NoError(t, s.Delete(ctx), "leftovers of an interrupted run")
+	s, err = stack.Deploy(ctx, config, s.Options)
+	require.NoError(t, err)
+	c := &cluster{Stack: s, t: t, ctx: ctx, ns: o.Namespace}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		if t.Failed() {
+			t.Log(s.Describe(ctx))
+		}
+		require.NoError(t, s.Delete(ctx))
+	})
+	c.kube, err = kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	c.tide, err = versioned.NewForConfig(config)
+	require.NoError(t, err)
+	for _, set := range sets {
+		c.createNodeSet(set)
+	}
+	require.NoError(t, s.WaitReady(ctx))
+	return c
+}
+
+func (c *cluster) createNodeSet(s nodeSet) {
+	c.t.Helper()
+	template := stack.PodTemplate(c.Options)
+	if s.image != "" {
+		template.Spec.Containers[0].Image = s.image
+	}
+	// The test machine is small and the jobs only sleep: ask for less than the shape.
+	template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{}
+	ns := &v1alpha1.NodeSet{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name},
+		Spec: v1alpha1.NodeSetSpec{
+			ClusterRef: v1alpha1.ClusterRef{Name: c.Options.ClusterName},
+			NodeNames:  s.nodes,
+			Shape:      v1alpha1.Shape{CPUs: max(s.cpus, 2), RealMemory: 400, Gres: s.gres},
+			Template:   template,
+		},
+	}
+	_, err := c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Create(c.ctx, ns, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+}
+
+// slurm runs a client program as SlurmUser and returns what it printed.
+func (c *cluster) slurm(command ...string) string {
+	c.t.Helper()
+	out, stderr, err := c.Exec(c.ctx, stack.ContainerSlurmctld, command...)
+	require.NoError(c.t, err, "%v: %s", command, stderr)
+	return strings.TrimSpace(out)
+}
+
+var submitted = regexp.MustCompile(`(\d+)`)
+
+// sbatch submits a script given on standard input and returns the job's number. Job output goes
+// to a directory of the node that ran it.
+func (c *cluster) sbatch(script string, options ...string) string {
+	c.t.Helper()
+	args := append([]string{"sbatch", "--parsable", "--output=/tmp/slurm-%j.out"}, options...)
+	out, stderr, err := c.ExecInput(c.ctx, strings.NewReader("#!/bin/bash\n"+script+"\n"), stack.ContainerSlurmctld, args...)
+	require.NoError(c.t, err, stderr)
+	id := submitted.FindString(out)
+	require.NotEmpty(c.t, id, "sbatch printed %q", out)
+	return id
+}
+
+// eventually waits until ok reports true; it fails with what ok said last.
+func (c *cluster) eventually(what string, ok func() (bool, string)) {
+	c.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		done, said := ok()
+		if done {
+			return
+		}
+		if time.Now().After(deadline) {
+			require.FailNow(c.t, "waiting for "+what, "last seen: %s", said)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// jobField returns a field of scontrol show job.
+func (c *cluster) jobField(id, field string) string {
+	c.t.Helper()
+	for _, word := range strings.Fields(c.slurm("scontrol", "--oneliner", "show", "job", id)) {
+		if key, value, _ := strings.Cut(word, "="); key == field {
+			return value
+		}
+	}
+	return ""
+}
+
+// waitJob waits until the job is in one of the states.
+func (c *cluster) waitJob(id string, states ...string) {
+	c.t.Helper()
+	c.eventually("job "+id+" to be "+strings.Join(states, " or "), func() (bool, string) {
+		state := c.jobField(id, "JobState")
+		return slices.Contains(states, state), state + " " + c.jobField(id, "Reason")
+	})
+}
+
+// nodeStates returns the state words of each node.
+func (c *cluster) nodeStates(nodes string) map[string]powersave.NodeState {
+	c.t.Helper()
+	states := map[string]powersave.NodeState{}
+	for _, line := range strings.Split(c.slurm("scontrol", "--oneliner", "show", "node", nodes), "\n") {
+		var name string
+		for _, word := range strings.Fields(line) {
+			switch key, value, _ := strings.Cut(word, "="); key {
+			case "NodeName":
+				name = value
+			case "State":
+				states[name] = powersave.ParseNodeState(strings.Split(strings.TrimRight(value, "*~#%$@^!-"), "+"))
+			}
+		}
+	}
+	return states
+}
+
+// waitNodes waits until every node has all the words of has and none of hasNot.
+func (c *cluster) waitNodes(nodes string, has, hasNot powersave.NodeState) {
+	c.t.Helper()
+	c.eventually(fmt.Sprintf("nodes %s to be %s and not %s", nodes, has, hasNot), func() (bool, string) {
+		states := c.nodeStates(nodes)
+		for _, s := range states {
+			if !s.Has(has) || s.Any(hasNot) {
+				return false, fmt.Sprint(states)
+			}
+		}
+		return len(states) > 0, fmt.Sprint(states)
+	})
+}
+
+// slurmdPods returns the slurmd pods by node name.
+func (c *cluster) slurmdPods() map[string]corev1.Pod {
+	c.t.Helper()
+	list, err := c.kube.CoreV1().Pods(c.ns).List(c.ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelNode})
+	require.NoError(c.t, err)
+	pods := map[string]corev1.Pod{}
+	for _, p := range list.Items {
+		pods[p.Name] = p
+	}
+	return pods
+}
+
+// status asks the bridge, the way people do.
+func (c *cluster) status() bridge.Status {
+	c.t.Helper()
+	var st bridge.Status
+	out, stderr, err := c.Exec(c.ctx, stack.ContainerBridge, "/usr/local/bin/slurmtide", "status", "--spool", "/var/spool/slurmtide", "-o", "json")
+	require.NoError(c.t, err, stderr)
+	require.NoError(c.t, json.Unmarshal([]byte(out), &st))
+	return st
+}
+
+// waitZero waits until nothing is left of the nodes: no pod, records powered down, spool empty.
+func (c *cluster) waitZero(nodes string) {
+	c.t.Helper()
+	c.waitNodes(nodes, powersave.NodePoweredDown, powersave.NodePoweringDown|powersave.NodePoweringUp)
+	c.eventually("all pods to go", func() (bool, string) {
+		n := len(c.slurmdPods())
+		return n == 0, fmt.Sprintf("%d pods", n)
+	})
+	c.eventually("the spool to be empty", func() (bool, string) {
+		st := c.status()
+		return st.Spool.Depth == 0 && len(st.Engine.Boots)+len(st.Engine.Offs) == 0, fmt.Sprintf("%+v", st)
+	})
+}
