@@ -134,6 +134,9 @@ func (c *Client) UpdateNodes(ctx context.Context, u powersave.NodeUpdate) error 
 		if errors.As(err, &e) && e.Number == errInvalidNodeName {
 			err = c.updateKnown(ctx, u, &missing)
 		}
+		if err != nil && missing != nil {
+			return errors.Join(err, &NotFoundError{Names: missing})
+		}
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,175 @@
+package slurmrest
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+func TestNoVal(t *testing.T) {
+	for text, want := range map[string]noVal{
+		`{"set":true,"infinite":false,"number":90}`:   {set: true, number: 90},
+		`{"set":false,"infinite":false,"number":0}`:   {},
+		`{"set":false,"infinite":true,"number":0}`:    {infinite: true},
+		`{"set":true,"number":1.5e3}`:                 {set: true, number: 1500},
+		`{"set":true,"number":1e300}`:                 {set: true},
+		`90`:                                          {set: true, number: 90},
+		`null`:                                        {},
+		`"Infinity"`:                                  {infinite: true},
+		`{"set":true,"infinite":false,"number":1e18}`: {set: true, number: 1e18},
+	} {
+		var got noVal
+		require.NoError(t, json.Unmarshal([]byte(text), &got), text)
+		assert.Equal(t, want, got, text)
+	}
+	for _, text := range []string{`"soon"`, `[1]`, `true`, `{"set":1}`} {
+		var got noVal
+		assert.Error(t, json.Unmarshal([]byte(text), &got), text)
+	}
+	assert.Equal(t, Infinite, noVal{infinite: true}.seconds())
+	assert.Equal(t, Infinite, noVal{set: true, number: 65535}.seconds())
+	assert.Equal(t, 90*time.Second, noVal{set: true, number: 90}.seconds())
+	assert.Zero(t, noVal{number: 90}.seconds())
+	assert.True(t, noVal{set: true, number: 0}.time().IsZero())
+}
+
+func TestDecodeNodes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text  string
+		state powersave.NodeState
+		err   string
+	}{
+		"words of v0.0.45 for pairs": {`{"nodes":[{"name":"c","state":["IDLE","POWERED_DOWN","POWER_DOWN","POWER_DOWN_FORCE"]}]}`,
+			powersave.NodeIdle | powersave.NodePoweredDown | powersave.NodePowerDown, ""},
+		"a word of the future": {`{"nodes":[{"name":"c","state":["IDLE","DREAMING"]}]}`, powersave.NodeIdle | powersave.NodeOther, ""},
+		"other keys around":    {`{"last_update":{"a":[1,{}]},"nodes":[{"x":{"name":"no"},"name":"c","state":["DOWN"]}],"z":null}`, powersave.NodeDown, ""},
+		"no name":              {`{"nodes":[{"state":["DOWN"]}]}`, 0, "a node without a name"},
+		"no state":             {`{"nodes":[{"name":"c"}]}`, 0, "state of node c: it is missing"},
+		"empty state":          {`{"nodes":[{"name":"c","state":[]}]}`, 0, "state of node c: it is missing"},
+		"state is a word":      {`{"nodes":[{"name":"c","state":"IDLE"}]}`, 0, "state of node c"},
+		"cut in a node":        {`{"nodes":[{"name":"c","sta`, 0, "unexpected EOF"},
+		"cut after a node":     {`{"nodes":[{"name":"c","state":["DOWN"]}`, 0, "unexpected EOF"},
+		"cut after the list":   {`{"nodes":[{"name":"c","state":["DOWN"]}]`, 0, "unexpected EOF"},
+		"nodes is no list":     {`{"nodes":{}}`, 0, "instead of a list"},
+		"no object":            {`[]`, 0, "instead of {"},
+		"nothing":              {``, 0, "unexpected EOF"},
+		"errors is no list":    {`{"nodes":[],"errors":"many"}`, 0, `reading "errors"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newNodeReader(nil)
+			_, err := decodeAnswer(strings.NewReader(tc.text), "nodes", r.read)
+			if tc.err != "" {
+				require.ErrorContains(t, err, tc.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Len(t, r.nodes, 1)
+			assert.Equal(t, tc.state, r.nodes[0].State, "%v", r.nodes[0].State)
+		})
+	}
+	for _, text := range []string{`{}`, `{"nodes":null}`, `{"nodes":[]}`, `{"errors":null,"meta":null}`} {
+		r := newNodeReader(nil)
+		_, err := decodeAnswer(strings.NewReader(text), "nodes", r.read)
+		require.NoError(t, err, text)
+		assert.Empty(t, r.nodes)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, file := range []string{"testdata/24.11.5/nodes-v0.0.42.json", "testdata/26.05.5/nodes-v0.0.45.json"} {
+		text, err := os.ReadFile(file)
+		require.NoError(f, err)
+		f.Add(text)
+	}
+	f.Add([]byte(canonicalNodes))
+	f.Add([]byte(`{"":[1],"nodes":null,"errors":[{"error_number":-1}]}`))
+	f.Add([]byte(`{"nodes":[{"name":"c","state":["DOWN"],"boot_time":"Infinity","features":null}]`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r := newNodeReader(nil)
+		_, err := decodeAnswer(bytes.NewReader(text), "nodes", r.read)
+		for _, n := range r.nodes {
+			if n.Name == "" || n.State == 0 {
+				t.Fatalf("half a node: %+v", n)
+			}
+		}
+		if err == nil && !json.Valid(firstValue(text)) {
+			t.Fatalf("accepted although it is no JSON")
+		}
+		decodeErrors(bytes.NewReader(text))
+		var v noVal
+		_ = v.UnmarshalJSON(text)
+	})
+}
+
+// firstValue is the text up to the end of its first JSON value; what follows is not read.
+func firstValue(text []byte) []byte {
+	var raw json.RawMessage
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&raw); err != nil {
+		return nil
+	}
+	return raw
+}
+
+// manyNodes is an answer like slurmrestd 26.05's for n nodes, about 2.5 kB each.
+func manyNodes(tb testing.TB, n int) []byte {
+	tb.Helper()
+	text, err := os.ReadFile("testdata/26.05.5/nodes-v0.0.45.json")
+	require.NoError(tb, err)
+	var answer struct {
+		Nodes []map[string]any `json:"nodes"`
+	}
+	require.NoError(tb, json.Unmarshal(text, &answer))
+	out := map[string]any{"errors": []any{}}
+	nodes := make([]map[string]any, n)
+	for i := range nodes {
+		node := map[string]any{}
+		for k, v := range answer.Nodes[i%len(answer.Nodes)] {
+			node[k] = v
+		}
+		node["name"] = "node-" + strings.Repeat("0", i%3) + string(rune('a'+i%26))
+		nodes[i] = node
+	}
+	out["nodes"] = nodes
+	text, err = json.MarshalIndent(out, "", "  ")
+	require.NoError(tb, err)
+	return text
+}
+
+func TestDecodeMemory(t *testing.T) {
+	text := manyNodes(t, 10_000)
+	r := newNodeReader(nil)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	_, err := decodeAnswer(bytes.NewReader(text), "nodes", r.read)
+	require.NoError(t, err)
+	require.Len(t, r.nodes, 10_000)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	kept := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	t.Logf("%d nodes: %.1f MB of JSON, %.1f MB allocated, %.1f MB kept", len(r.nodes), float64(len(text))/1e6, float64(after.TotalAlloc-before.TotalAlloc)/1e6, float64(kept)/1e6)
+	assert.Less(t, kept, int64(8<<20))
+	runtime.KeepAlive(r)
+	runtime.KeepAlive(text)
+}
+
+func BenchmarkDecode10000Nodes(b *testing.B) {
+	text := manyNodes(b, 10_000)
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		r := newNodeReader(nil)
+		if _, err := decodeAnswer(bytes.NewReader(text), "nodes", r.read); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
