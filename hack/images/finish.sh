@@ -1,3 +1,4 @@
+#!/bin/sh
 # Runs inside the new root file system as its last step, from build.sh and from the Dockerfile.
 # Gives every daemon the user and the directories it needs to run without root (slurmd excepted: it changes users for jobs).
 set -eu

@@ -74,7 +74,7 @@ func TestWaitReadyExplains(t *testing.T) {
 		"stack ns (Slurm 24.11)", "container slurmctld does not run yet", "deadline exceeded", "0/1 nodes are available",
 		"container slurmctld: waiting: CrashLoopBackOff so it is, 2 restarts", "event on pod slurmctld-0: FailedMount: secret is missing", "log of slurmrestd:\n  fake logs",
 	} {
-		assert.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, want)
 	}
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 

@@ -147,7 +147,7 @@ func TestOptionsRefused(t *testing.T) {
 			o := good
 			tc.change(&o)
 			_, err := Render(o)
-			assert.ErrorContains(t, err, tc.want)
+			require.ErrorContains(t, err, tc.want)
 			_, err = Open(nil, o)
 			assert.ErrorContains(t, err, tc.want, "the cluster is not asked")
 		})
@@ -159,7 +159,7 @@ func TestFakeGPUs(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "NodeName=gpu-[0-1] Name=gpu Type=a100 File=/dev/null Flags=nvidia_gpu_env", line)
 	_, err = FakeGPUs("g", "a100", 7)
-	assert.ErrorContains(t, err, "1 to 6")
+	require.ErrorContains(t, err, "1 to 6")
 	_, err = FakeGPUs("g", "a100", 0)
 	assert.Error(t, err)
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -20,7 +21,7 @@ func readTar(t *testing.T, data []byte) (headers map[string]*tar.Header, content
 	headers, contents = map[string]*tar.Header{}, map[string][]byte{}
 	for tr := tar.NewReader(bytes.NewReader(data)); ; {
 		h, err := tr.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return headers, contents
 		}
 		require.NoError(t, err)
