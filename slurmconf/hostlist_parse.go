@@ -10,7 +10,7 @@ import (
 // these leave room above it and keep a short hostile string from filling memory.
 const (
 	// MaxHostlistNames is the largest number of names in one list.
-	MaxHostlistNames = 1 << 22
+	MaxHostlistNames = 1 << 20
 	// MaxHostlistPrefixes is the largest number of names that all brackets but the
 	// last may stand for, over the whole list: r[0-9]n[0-99] has 10.
 	MaxHostlistPrefixes = 1 << 18

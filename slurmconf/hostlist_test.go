@@ -1,6 +1,8 @@
 package slurmconf
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -75,6 +77,118 @@ func TestParseHostlist(t *testing.T) {
 	}
 }
 
+func TestHostlistSpanJoins(t *testing.T) {
+	// A suffix keeps Slurm from printing brackets, and us from nothing else.
+	h, err := ParseHostlist("n[1-2]-ib,n[3-4]-ib,n5-ib")
+	require.NoError(t, err)
+	assert.Equal(t, "n1-ib,n2-ib,n3-ib,n4-ib,n5-ib", h.String())
+	assert.Equal(t, 4, h.Index("n5-ib"))
+}
+
+func TestHostlistIsLazy(t *testing.T) {
+	for _, in := range []string{"n[0-99999]", "r[0-9]n[00000-99999]", "n[0-99999]-ib", "n[0-999999]"} {
+		allocated := testing.AllocsPerRun(10, func() {
+			h, err := ParseHostlist(in)
+			if err != nil || h.Len() < 100_000 || !h.Contains(h.At(h.Len()-1)) {
+				t.Fatal(err, h.Len())
+			}
+		})
+		assert.Less(t, allocated, 60.0, in)
+	}
+}
+
+func TestHostlistIndex(t *testing.T) {
+	tests := map[string]struct {
+		list, name string
+		want       int
+	}{
+		"first":                  {"n[1-3]", "n1", 0},
+		"last":                   {"a,n[1-3],b", "b", 4},
+		"first of duplicates":    {"n[1-3],n2", "n2", 1},
+		"split elsewhere":        {"n0[1-2]", "n02", 1},
+		"suffix":                 {"n[08-11]-ib", "n10-ib", 2},
+		"padding matters":        {"n[1-3]", "n01", -1},
+		"padding matters back":   {"n[01-03]", "n1", -1},
+		"wider than the padding": {"n[08-101]", "n100", 92},
+		"too wide":               {"n[08-101]", "n0100", -1},
+		"not in range":           {"n[1-3]", "n4", -1},
+		"prefix alone":           {"n[1-3]", "n", -1},
+		"sign":                   {"n[1-3]", "n+1", -1},
+		"digits inside only":     {"n[1-3]x", "n1y", -1},
+		"beyond 64 bits":         {"n[1-3]", "n99999999999999999999", -1},
+		"empty name":             {"n[1-3]", "", -1},
+		"overlapping prefix":     {"n[1-3]n", "n", -1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			h, err := ParseHostlist(tt.list)
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, h.Index(tt.name))
+			assert.Equal(t, tt.want >= 0, h.Contains(tt.name))
+		})
+	}
+}
+
+func TestHostlistSets(t *testing.T) {
+	tests := map[string]struct{ a, b, union, intersect, minus string }{
+		"overlap":         {"n[1-4]", "n[3-6]", "n[1-6]", "n[3-4]", "n[1-2]"},
+		"order of a":      {"n[3,1,2]", "n[1-3]", "n[3,1-2]", "n[3,1-2]", ""},
+		"disjoint":        {"a[1-2]", "b[1-2]", "a[1-2],b[1-2]", "", "a[1-2]"},
+		"empty":           {"", "n1", "n1", "", ""},
+		"by the empty":    {"n[1-2]", "", "n[1-2]", "", "n[1-2]"},
+		"padding differs": {"n[1-2]", "n[01-02]", "n[1-2,01-02]", "", "n[1-2]"},
+		"split elsewhere": {"n0[1-2]", "n[01-03]", "n[01-03]", "n[01-02]", ""},
+		"duplicates":      {"n1,n1,n2", "n1", "n[1-2]", "n[1,1]", "n2"},
+		"a hole":          {"n[1-9]", "n5", "n[1-9]", "n5", "n[1-4,6-9]"},
+		"suffix":          {"n[1-3]-ib", "n2-ib", "n1-ib,n2-ib,n3-ib", "n2-ib", "n1-ib,n3-ib"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			a, err := ParseHostlist(tt.a)
+			require.NoError(t, err)
+			b, err := ParseHostlist(tt.b)
+			require.NoError(t, err)
+			assert.Equal(t, tt.union, a.Union(b).String(), "union")
+			assert.Equal(t, tt.intersect, a.Intersect(b).String(), "intersect")
+			assert.Equal(t, tt.minus, a.Minus(b).String(), "minus")
+		})
+	}
+}
+
+func TestHostlistBounds(t *testing.T) {
+	h, err := ParseHostlist("n[1-3],x")
+	require.NoError(t, err)
+	assert.PanicsWithValue(t, "slurmconf: names 4:5 of a hostlist of 4", func() { h.At(4) })
+	assert.PanicsWithValue(t, "slurmconf: names -1:0 of a hostlist of 4", func() { h.At(-1) })
+	assert.PanicsWithValue(t, "slurmconf: names 3:2 of a hostlist of 4", func() { h.Slice(3, 2) })
+}
+
+func TestHostlistText(t *testing.T) {
+	var v struct{ Nodes Hostlist }
+	require.NoError(t, json.Unmarshal([]byte(`{"Nodes":"n1,n2"}`), &v))
+	out, err := json.Marshal(v)
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"Nodes":"n[1-2]"}`, string(out))
+	assert.ErrorContains(t, json.Unmarshal([]byte(`{"Nodes":"n[1"}`), &v), "this [ has no closing ]")
+}
+
+func TestHostlistWriteNames(t *testing.T) {
+	for in, want := range map[string]string{"": "", "a": "a\n", "n[1-2],b": "n1;n2;b\n"} {
+		h, err := ParseHostlist(in)
+		require.NoError(t, err)
+		var out strings.Builder
+		require.NoError(t, h.WriteNames(&out, ";"))
+		assert.Equal(t, want, out.String())
+	}
+	h, err := ParseHostlist("n[0-99999]")
+	require.NoError(t, err)
+	var out strings.Builder
+	require.NoError(t, h.WriteNames(&out, "\n"))
+	assert.Equal(t, strings.Join(h.Expand(), "\n")+"\n", out.String())
+	full := errors.New("disk full")
+	assert.ErrorIs(t, h.WriteNames(failingWriter{full}, ","), full)
+}
+
 func TestParseHostlistErrors(t *testing.T) {
 	tests := map[string]struct{ in, want string }{
 		"backwards":             {"a,n[2-1]", `hostlist: "2-1" at position 5: the range runs backwards; write 1-2`},
@@ -96,10 +210,10 @@ func TestParseHostlistErrors(t *testing.T) {
 		"function":              {"feature{gpu}", `hostlist: "feature{" at position 1: functions such as feature{x} are expanded by slurmctld alone; list the nodes`},
 		"control character":     {"a\x00b", `hostlist: "a\x00" at position 1: control character in a node name`},
 		"number too large":      {"n[99999999999999999999]", `hostlist: "99999999999999999999" at position 3: number too large`},
-		"range too large":       {"n[0-999999999]x[1-2]", `hostlist: "0-999999999" at position 3: more than 4194304 names in one range`},
-		"whole range of uint64": {"n[0-18446744073709551615]", `hostlist: "0-18446744073709551615" at position 3: more than 4194304 names in one range`},
-		"list too large":        {"n[0-4000000],m[0-4000000]", `hostlist: "m[0-4000000]" at position 14: more than 4194304 names in one list`},
-		"product too large":     {"n[0-9999]x[0-9999]", `hostlist: "n[0-9999]x[0-9999]" at position 1: more than 4194304 names in one list`},
+		"range too large":       {"n[0-999999999]x[1-2]", `hostlist: "0-999999999" at position 3: more than 1048576 names in one range`},
+		"whole range of uint64": {"n[0-18446744073709551615]", `hostlist: "0-18446744073709551615" at position 3: more than 1048576 names in one range`},
+		"list too large":        {"n[0-999999],m[0-999999]", `hostlist: "m[0-999999]" at position 13: more than 1048576 names in one list`},
+		"product too large":     {"n[0-9999]x[0-9999]", `hostlist: "n[0-9999]x[0-9999]" at position 1: more than 1048576 names in one list`},
 		"too many prefixes":     {"n[0-999]x[0-999]y[1]", `hostlist: "n[0-999]x[0-999]y[1]" at position 1: the brackets before the last stand for more than 262144 prefixes`},
 		"prefixes over tokens":  {"n[0-199999]x[1],n[0-199999]x[1]", `hostlist: "n[0-199999]x[1]" at position 17: the brackets before the last stand for more than 262144 prefixes`},
 		"name too long":         {strings.Repeat("n", 256), `hostlist: "` + strings.Repeat("n", 60) + `..." at position 1: a node name has at most 255 bytes`},
@@ -115,3 +229,7 @@ func TestParseHostlistErrors(t *testing.T) {
 		})
 	}
 }
+
+type failingWriter struct{ err error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
