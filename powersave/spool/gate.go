@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,6 +29,7 @@ import (
 // failure counts at once. Its exit status, or the signal that ended it, becomes ours.
 func StartGate(args []string, env func(string) string) int {
 	started := time.Now()
+	runtime.GOMAXPROCS(1) // a thousand of these may wait: fewer threads each
 	// SIGTERM comes 10 ms before SIGKILL when PrologEpilogTimeout has passed; ending well
 	// within that time saves the job. SIGPIPE is caught so that it does not end us.
 	signals := make(chan os.Signal, 8)

@@ -70,7 +70,7 @@ const (
 
 const (
 	// beat is how often the bridge tells a gate that it still waits.
-	beat = 10 * time.Second
+	beat = 5 * time.Second
 	// silence is how long a gate believes in a bridge that says nothing.
 	silence = 3 * beat
 	// answerWait is how long any other answer may take.
@@ -145,13 +145,23 @@ func ask(ctx context.Context, dir string, q question, patience time.Duration) (a
 	if err != nil {
 		return answer{}, err
 	}
-	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "unix", address)
-	release()
-	if err != nil {
-		return answer{}, fmt.Errorf("asking bridge: %w", err)
+	defer release()
+	for give := time.Now().Add(patience); ; {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", address)
+		if err == nil {
+			defer conn.Close()
+			return converse(ctx, conn, q, patience)
+		}
+		// The bridge's queue is full: many gates came at once.
+		if !errors.Is(err, syscall.EAGAIN) || time.Now().After(give) {
+			return answer{}, fmt.Errorf("asking bridge: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return answer{}, fmt.Errorf("asking bridge: %w", ctx.Err())
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
-	defer conn.Close()
-	return converse(ctx, conn, q, patience)
 }
 
 // converse puts the question on an open connection and waits for the answer.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,8 +68,9 @@ func TestPoke(t *testing.T) {
 	assert.NoFileExists(t, layout{dir}.socket())
 }
 
-// A bridge that is stopped takes no connection; its queue fills up and programs must not wait.
-func TestPokeDoesNotWaitForABridgeThatHangs(t *testing.T) {
+// A bridge that is stopped takes no connection and its queue fills up: programs must not
+// wait for it, gates may.
+func TestBridgeThatHangs(t *testing.T) {
 	dir := newDir(t)
 	_, err := Open(dir)
 	require.NoError(t, err)
@@ -80,7 +82,23 @@ func TestPokeDoesNotWaitForABridgeThatHangs(t *testing.T) {
 			break
 		}
 	}
-	assert.ErrorContains(t, err, "resource temporarily unavailable")
+	require.ErrorIs(t, err, syscall.EAGAIN)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = AskGate(ctx, dir, GateRequest{JobID: 1})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	ctx, cancel = context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		served <- Serve(ctx, l, testHandler{poked: func() {}, gate: func(context.Context, GateRequest) GateReply { return GateReply{Ready: true} }}, slog.New(slog.DiscardHandler))
+	}()
+	reply, err := AskGate(t.Context(), dir, GateRequest{JobID: 1})
+	require.NoError(t, err)
+	assert.True(t, reply.Ready)
+	cancel()
+	require.NoError(t, <-served)
 }
 
 func TestStatus(t *testing.T) {
@@ -257,7 +275,7 @@ func TestSilence(t *testing.T) {
 			begin := time.Now()
 			_, err := converse(t.Context(), client, question{Op: opGate}, silence)
 			client.Close()
-			assert.EqualError(t, err, "asking bridge: the bridge said nothing for 30s")
+			assert.EqualError(t, err, "asking bridge: the bridge said nothing for 15s")
 			assert.Equal(t, silence, time.Since(begin))
 		})
 	})
