@@ -16,8 +16,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxContainers bounds spec.template.spec.containers for the cost estimate of CEL rules.
-const maxContainers = 32
+// maxContainers bounds spec.template.spec.containers. The API server estimates the rules as if each
+// quantity in each container were as long as a request may be.
+const maxContainers = 16
 
 func main() {
 	if err := run(os.Stdin, os.Stdout); err != nil {

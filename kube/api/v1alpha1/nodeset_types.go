@@ -72,12 +72,12 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.suspend)",message="spec.suspend is not supported yet in this version: remove it and set SuspendTime in slurm.conf"
 //
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.exists(c, c.name == 'slurmd')",message="spec.template.spec.containers must have a container named slurmd"
-// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || (has(c.image) && c.image != ”))",message="spec.template.spec.containers: the container slurmd needs an image"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || (has(c.image) && size(c.image) > 0))",message="spec.template.spec.containers: the container slurmd needs an image"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.restartPolicy) || self.template.spec.restartPolicy == 'Never'",message="spec.template.spec.restartPolicy must be Never or absent: a restarted slurmd looks to slurmctld like a rebooted node; Slurmtide replaces the pod instead"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.restartPolicy) || c.restartPolicy == 'Never')",message="spec.template: the restartPolicy of container slurmd must be Never or absent: a restarted slurmd looks to slurmctld like a rebooted node; Slurmtide replaces the pod instead"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.automountServiceAccountToken) || !self.template.spec.automountServiceAccountToken",message="spec.template.spec.automountServiceAccountToken must be false or absent: every job in the pod could use the token"
-// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.resources) || !has(c.resources.limits) || !('cpu' in c.resources.limits) || quantity(string(c.resources.limits['cpu'])).compareTo(quantity(string(self.shape.cpus))) >= 0)",message="spec.template: the cpu limit of container slurmd is below spec.shape.cpus: raise the limit, remove it or lower the shape"
-// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.resources) || !has(c.resources.limits) || !('memory' in c.resources.limits) || quantity(string(c.resources.limits['memory'])).compareTo(quantity(string(self.shape.realMemory) + 'Mi')) >= 0)",message="spec.template: the memory limit of container slurmd is below spec.shape.realMemory (MiB): raise the limit, remove it or lower the shape"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.resources) || !has(c.resources.limits) || !('cpu' in c.resources.limits) || (type(c.resources.limits['cpu']) == int ? double(c.resources.limits['cpu']) : quantity(c.resources.limits['cpu']).asApproximateFloat()) >= double(self.shape.cpus))",message="spec.template: the cpu limit of container slurmd is below spec.shape.cpus: raise the limit, remove it or lower the shape"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.resources) || !has(c.resources.limits) || !('memory' in c.resources.limits) || (type(c.resources.limits['memory']) == int ? double(c.resources.limits['memory']) : quantity(c.resources.limits['memory']).asApproximateFloat()) >= double(self.shape.realMemory) * 1048576.0)",message="spec.template: the memory limit of container slurmd is below spec.shape.realMemory (MiB): raise the limit, remove it or lower the shape"
 type NodeSetSpec struct {
 	// The Slurm cluster the nodes belong to. Cannot be changed.
 	//
@@ -109,6 +109,7 @@ type NodeSetSpec struct {
 	// the scale subresource (not supported yet: only 0).
 	//
 	// +optional
+	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 

@@ -1,0 +1,551 @@
+//go:build integration
+
+package pods
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// These tests need a real API server, with RBAC and a service account for the default namespace's
+// pods: SLURMTIDE_KUBECONFIG names its kubeconfig. They install the CRD and work in namespaces of
+// their own, which they remove.
+
+var (
+	crdResource     = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	nodeSetResource = v1alpha1.SchemeGroupVersion.WithResource("nodesets")
+)
+
+type cluster struct {
+	config    *rest.Config
+	kube      kubernetes.Interface
+	dynamic   dynamic.Interface
+	namespace string
+}
+
+func realCluster(t *testing.T) *cluster {
+	t.Helper()
+	path := os.Getenv("SLURMTIDE_KUBECONFIG")
+	require.NotEmpty(t, path, "SLURMTIDE_KUBECONFIG must name the kubeconfig of a cluster to test against")
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	require.NoError(t, err)
+	config.QPS, config.Burst = 200, 400
+	c := &cluster{config: config}
+	c.kube, err = kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	c.dynamic, err = dynamic.NewForConfig(config)
+	require.NoError(t, err)
+	ns, err := c.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "nodesets-"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	c.namespace = ns.Name
+	t.Cleanup(func() {
+		assert.NoError(t, c.kube.CoreV1().Namespaces().Delete(context.Background(), ns.Name, metav1.DeleteOptions{}))
+	})
+	c.installCRD(t)
+	return c
+}
+
+func (c *cluster) installCRD(t *testing.T) {
+	t.Helper()
+	raw, err := os.ReadFile("../../helm/slurmtide-crds/templates/nodesets.yaml")
+	require.NoError(t, err)
+	var crd unstructured.Unstructured
+	require.NoError(t, yaml.Unmarshal(raw, &crd.Object))
+	_, err = c.dynamic.Resource(crdResource).Apply(t.Context(), crd.GetName(), &crd, metav1.ApplyOptions{FieldManager: "integration-test", Force: true})
+	require.NoError(t, err, "the API server must take the CRD, its rules and their cost")
+	require.Eventually(t, func() bool {
+		got, err := c.dynamic.Resource(crdResource).Get(t.Context(), crd.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		conditions, _, _ := unstructured.NestedSlice(got.Object, "status", "conditions")
+		text := fmt.Sprint(conditions)
+		return strings.Contains(text, "status:True type:Established") && !strings.Contains(text, "NonStructuralSchema")
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { // the endpoint follows the condition
+		_, err := c.nodeSets().List(t.Context(), metav1.ListOptions{})
+		return err == nil
+	}, 30*time.Second, 50*time.Millisecond)
+}
+
+func (c *cluster) nodeSets() dynamic.ResourceInterface {
+	return c.dynamic.Resource(nodeSetResource).Namespace(c.namespace)
+}
+
+// create makes a NodeSet from YAML, strictly: unknown fields are an error, as with kubectl.
+func (c *cluster) create(t *testing.T, text string, dryRun bool) (*unstructured.Unstructured, error) {
+	t.Helper()
+	var obj unstructured.Unstructured
+	require.NoError(t, yaml.Unmarshal([]byte(text), &obj.Object))
+	o := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+	if dryRun {
+		o.DryRun = []string{metav1.DryRunAll}
+	}
+	return c.nodeSets().Create(t.Context(), &obj, o)
+}
+
+const goodNodeSet = `
+apiVersion: slurmtide.io/v1alpha1
+kind: NodeSet
+metadata: {name: cpu}
+spec:
+  clusterRef: {name: tide}
+  nodeNames: cpu-[0-9]
+  shape: {cpus: 4, realMemory: 8000}
+  template:
+    metadata: {labels: {team: hpc}}
+    spec:
+      containers:
+      - name: slurmd
+        image: slurmtide/slurm:26.05
+`
+
+// edit replaces text in the good NodeSet; a pair that does not occur fails the test.
+func edit(t *testing.T, pairs ...string) string {
+	t.Helper()
+	text := goodNodeSet
+	for i := 0; i < len(pairs); i += 2 {
+		require.Contains(t, text, pairs[i])
+		text = strings.Replace(text, pairs[i], pairs[i+1], 1)
+	}
+	return text
+}
+
+func TestCRDRules(t *testing.T) {
+	c := realCluster(t)
+	const spec, shape, image = "spec:\n  clusterRef", "{cpus: 4, realMemory: 8000}", "image: slurmtide/slurm:26.05"
+	in := func(field string) []string { return []string{spec, "spec:\n  " + field + "\n  clusterRef"} }
+	shaped := func(s string) []string { return []string{shape, s} }
+	container := func(s string) []string { return []string{image, image + "\n        " + s} }
+	podSpec := func(s string) []string { return []string{"      containers:", "      " + s + "\n      containers:"} }
+	for name, tc := range map[string]struct {
+		edits []string
+		want  string // "" accepts
+	}{
+		"good":                      {nil, ""},
+		"unknown field":             {in("nodes: 3"), `unknown field "spec.nodes"`},
+		"unknown pod field":         {podSpec("nodeSelektor: {a: b}"), `unknown field "spec.template.spec.nodeSelektor"`},
+		"wrong type in the pod":     {container("env: FOO=1"), "spec.template.spec.containers[0].env in body must be of type array"},
+		"name as long as a label":   {[]string{"name: cpu}", "name: " + strings.Repeat("c", 63) + "}"}, ""},
+		"name too long for a label": {[]string{"name: cpu}", "name: " + strings.Repeat("c", 64) + "}"}, "metadata.name must not be longer than 63 characters"},
+		"no cluster":                {[]string{"{name: tide}", `{name: ""}`}, "spec.clusterRef.name"},
+		"cluster in capitals":       {[]string{"{name: tide}", `{name: Tide}`}, "spec.clusterRef.name"},
+		"cluster with underscore":   {[]string{"{name: tide}", `{name: my_tide-2}`}, ""},
+		"no nodes":                  {[]string{"cpu-[0-9]", `""`}, "spec.nodeNames"},
+		"nodes in capitals":         {[]string{"cpu-[0-9]", `CPU-[0-9]`}, "spec.nodeNames"},
+		"nodes with a dot":          {[]string{"cpu-[0-9]", `cpu.1`}, "spec.nodeNames"},
+		"several brackets":          {[]string{"cpu-[0-9]", `"r[1-2]n[00-99],gpu-1"`}, ""},
+
+		"mode Cloud":                {in("mode: Cloud"), ""},
+		"mode Dynamic":              {in("mode: Dynamic"), "spec.mode Dynamic is not supported yet in this version: use Cloud"},
+		"mode nonsense":             {in("mode: Static"), `supported values: "Cloud", "Dynamic"`},
+		"replicas 0":                {in("replicas: 0"), ""},
+		"replicas 1":                {in("replicas: 1"), "spec.replicas greater than 0 is not supported yet"},
+		"replicas below 0":          {in("replicas: -1"), "spec.replicas"},
+		"offerings":                 {in("offerings: [{name: spot, nodeSelector: {pool: spot}, weight: 1, limit: 5}]"), "spec.offerings is not supported yet"},
+		"boot empty":                {in("boot: {}"), ""},
+		"boot.strategy":             {in("boot: {strategy: AllOrNothing}"), "spec.boot.strategy is not supported yet"},
+		"boot.strategy nonsense":    {in("boot: {strategy: Fast}"), `supported values: "AllOrNothing", "Greedy", "BestEffort"`},
+		"boot.deadline":             {in("boot: {deadline: 5m}"), "spec.boot.deadline is not supported yet"},
+		"boot.unschedulableGrace":   {in("boot: {unschedulableGrace: 30s}"), "spec.boot.unschedulableGrace is not supported yet"},
+		"boot.provisioningRequest":  {in("boot: {provisioningRequest: {className: x}}"), "spec.boot.provisioningRequest is not supported yet"},
+		"backoff":                   {in("backoff: {initial: 1m, max: 30m}"), "spec.backoff is not supported yet"},
+		"suspend":                   {in("suspend: {idleTime: 5m}"), "spec.suspend is not supported yet"},
+		"shape.features":            {shaped("{cpus: 4, realMemory: 8000, features: [a]}"), "spec.shape.features is not supported yet"},
+		"shape.weight":              {shaped("{cpus: 4, realMemory: 8000, weight: 5}"), "spec.shape.weight is not supported yet"},
+		"no cpus":                   {shaped("{cpus: 0, realMemory: 8000}"), "spec.shape.cpus"},
+		"no memory":                 {shaped("{cpus: 4}"), "spec.shape.realMemory: Required value"},
+		"memory as a quantity":      {shaped("{cpus: 4, realMemory: 8Gi}"), "spec.shape.realMemory"},
+		"consistent shape":          {shaped("{cpus: 4, sockets: 1, coresPerSocket: 2, threadsPerCore: 2, realMemory: 8000}"), ""},
+		"contradicting shape":       {shaped("{cpus: 4, sockets: 2, coresPerSocket: 2, threadsPerCore: 2, realMemory: 8000}"), "sockets * coresPerSocket * threadsPerCore must equal cpus"},
+		"half a shape":              {shaped("{cpus: 4, sockets: 2, realMemory: 8000}"), "together or none of them"},
+		"gres":                      {shaped(`{cpus: 4, realMemory: 8000, gres: "gpu:h100:2(S:0-1),shard:8"}`), ""},
+		"gres with a space":         {shaped(`{cpus: 4, realMemory: 8000, gres: "gpu: 2"}`), "spec.shape.gres"},
+		"no slurmd container":       {[]string{"name: slurmd", "name: slurm"}, "must have a container named slurmd"},
+		"no image":                  {[]string{image, "imagePullPolicy: Always"}, "the container slurmd needs an image"},
+		"no containers":             {[]string{"      containers:\n      - name: slurmd\n        image: slurmtide/slurm:26.05", "      containers: []"}, "must have a container named slurmd"},
+		"restartPolicy Never":       {podSpec("restartPolicy: Never"), ""},
+		"restartPolicy Always":      {podSpec("restartPolicy: Always"), "spec.template.spec.restartPolicy must be Never"},
+		"container restartPolicy":   {container("restartPolicy: OnFailure"), "the restartPolicy of container slurmd must be Never"},
+		"token refused":             {podSpec("automountServiceAccountToken: false"), ""},
+		"token asked for":           {podSpec("automountServiceAccountToken: true"), "automountServiceAccountToken must be false"},
+		"cpu limit as the shape":    {container("resources: {limits: {cpu: 4}}"), ""},
+		"cpu limit in millis":       {container("resources: {limits: {cpu: 4000m}}"), ""},
+		"cpu limit too small":       {container("resources: {limits: {cpu: 3900m}}"), "the cpu limit of container slurmd is below spec.shape.cpus"},
+		"cpu limit number small":    {container("resources: {limits: {cpu: 3}}"), "the cpu limit of container slurmd is below spec.shape.cpus"},
+		"memory limit as the shape": {container("resources: {limits: {memory: 8000Mi}}"), ""},
+		"memory limit in decimal":   {container("resources: {limits: {memory: 8.4G}}"), ""},
+		"memory limit too small":    {container("resources: {limits: {memory: 7999Mi}}"), "the memory limit of container slurmd is below spec.shape.realMemory"},
+		"memory limit decimal":      {container("resources: {limits: {memory: 8G}}"), "the memory limit of container slurmd is below spec.shape.realMemory"},
+		"small requests":            {container("resources: {requests: {cpu: 10m, memory: 64Mi}}"), ""},
+		"a sidecar may be small":    {container("resources: {}\n      - {name: sidecar, image: x, resources: {limits: {cpu: 10m, memory: 1Mi}}}"), ""},
+		"too many containers":       {container("resources: {}" + strings.Repeat("\n      - {name: x, image: x}", 16)), "spec.template.spec.containers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.create(t, edit(t, tc.edits...), true)
+			if tc.want == "" {
+				assert.NoError(t, err)
+				return
+			}
+			require.Error(t, err)
+			assert.True(t, apierrors.IsInvalid(err) || apierrors.IsBadRequest(err), "%v", err)
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func TestCRDImmutability(t *testing.T) {
+	c := realCluster(t)
+	made, err := c.create(t, goodNodeSet, false)
+	require.NoError(t, err)
+	mode, _, _ := unstructured.NestedString(made.Object, "spec", "mode")
+	assert.Equal(t, "Cloud", mode, "the default is written down")
+	team, _, _ := unstructured.NestedString(made.Object, "spec", "template", "metadata", "labels", "team")
+	assert.Equal(t, "hpc", team, "the template's metadata must not be pruned")
+
+	for name, tc := range map[string]struct{ patch, want string }{
+		"clusterRef":    {`{"spec":{"clusterRef":{"name":"wave"}}}`, "spec.clusterRef cannot be changed"},
+		"mode":          {`{"spec":{"mode":"Dynamic"}}`, "spec.mode cannot be changed"},
+		"more nodes":    {`{"spec":{"nodeNames":"cpu-[0-99]"}}`, ""},
+		"another image": {`{"spec":{"template":{"spec":{"containers":[{"name":"slurmd","image":"slurmtide/slurm:24.11"}]}}}}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.nodeSets().Patch(t.Context(), "cpu", types.MergePatchType, []byte(tc.patch), metav1.PatchOptions{})
+			if tc.want == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func TestCRDSurface(t *testing.T) {
+	c := realCluster(t)
+	_, err := c.create(t, goodNodeSet, false)
+	require.NoError(t, err)
+
+	t.Run("scale", func(t *testing.T) {
+		_, err := c.nodeSets().Patch(t.Context(), "cpu", types.MergePatchType,
+			[]byte(`{"status":{"poweredUp":3,"replicas":3,"booting":1,"ready":2,"failed":1,"nodes":10,"selector":"slurmtide.io/nodeset=cpu"}}`), metav1.PatchOptions{}, "status")
+		require.NoError(t, err)
+		scale, err := c.nodeSets().Get(t.Context(), "cpu", metav1.GetOptions{}, "scale")
+		require.NoError(t, err)
+		assert.Equal(t, map[string]any{"replicas": int64(3), "selector": "slurmtide.io/nodeset=cpu"}, scale.Object["status"])
+		_, err = c.nodeSets().Patch(t.Context(), "cpu", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{}, "scale")
+		require.NoError(t, err)
+		_, err = c.nodeSets().Patch(t.Context(), "cpu", types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{}, "scale")
+		require.ErrorContains(t, err, "spec.replicas greater than 0 is not supported yet")
+	})
+
+	t.Run("status does not touch spec", func(t *testing.T) {
+		got, err := c.nodeSets().Patch(t.Context(), "cpu", types.MergePatchType, []byte(`{"spec":{"nodeNames":"x-1"}}`), metav1.PatchOptions{}, "status")
+		require.NoError(t, err)
+		names, _, _ := unstructured.NestedString(got.Object, "spec", "nodeNames")
+		assert.Equal(t, "cpu-[0-9]", names)
+	})
+
+	t.Run("columns", func(t *testing.T) {
+		raw, err := c.kube.CoreV1().RESTClient().Get().AbsPath("/apis/slurmtide.io/v1alpha1/namespaces/"+c.namespace+"/nodesets").
+			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
+		require.NoError(t, err)
+		var table metav1.Table
+		require.NoError(t, json.Unmarshal(raw, &table))
+		var columns []string
+		for _, d := range table.ColumnDefinitions {
+			columns = append(columns, d.Name)
+		}
+		assert.Equal(t, []string{"Name", "Nodes", "Mode", "PoweredUp", "Booting", "Ready", "Failed", "Accepted", "Age"}, columns)
+		require.Len(t, table.Rows, 1)
+		assert.Equal(t, "[cpu cpu-[0-9] Cloud 3 1 2 1", strings.Join(strings.Fields(fmt.Sprint(table.Rows[0].Cells))[:7], " "))
+	})
+
+	t.Run("names", func(t *testing.T) {
+		resources, err := c.kube.Discovery().ServerResourcesForGroupVersion(v1alpha1.SchemeGroupVersion.String())
+		require.NoError(t, err)
+		for _, r := range resources.APIResources {
+			if r.Name == "nodesets" {
+				assert.Equal(t, []string{"sns"}, r.ShortNames)
+				assert.ElementsMatch(t, []string{"slurmtide", "slurm"}, r.Categories)
+			}
+		}
+	})
+
+	t.Run("field selector", func(t *testing.T) {
+		for selector, want := range map[string]int{"spec.clusterRef.name=tide": 1, "spec.clusterRef.name=wave": 0} {
+			list, err := c.nodeSets().List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+			require.NoError(t, err)
+			assert.Len(t, list.Items, want, selector)
+		}
+	})
+}
+
+func TestExamples(t *testing.T) {
+	c := realCluster(t)
+	files, err := filepath.Glob("../../docs/examples/nodeset-*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		require.NoError(t, err)
+		made, err := c.create(t, string(raw), false)
+		if !assert.NoError(t, err, file) {
+			continue
+		}
+		var ns v1alpha1.NodeSet
+		text, err := json.Marshal(made)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(text, &ns))
+		set := Validate([]*v1alpha1.NodeSet{&ns})[0]
+		assert.Empty(t, set.Problem, file)
+		pod, err := Build(&ns, set.Nodes.At(0), 1, "example", PodOptions{Cluster: "tide", ConfServer: "slurmctld:6817", Service: "slurmd"})
+		require.NoError(t, err)
+		_, err = c.kube.CoreV1().Pods(c.namespace).Create(t.Context(), pod, metav1.CreateOptions{
+			DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
+		})
+		assert.True(t, err == nil || strings.Contains(err.Error(), `serviceaccount "default" not found`), "%s: %v", file, err)
+	}
+}
+
+// bridgeClient returns a Client that acts as a service account with exactly the given rights.
+func (c *cluster) bridgeClient(t *testing.T, rights []Right, o Options) *Client {
+	t.Helper()
+	ctx := t.Context()
+	_, err := c.kube.CoreV1().ServiceAccounts(c.namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	require.True(t, err == nil || apierrors.IsAlreadyExists(err), "%v", err)
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "bridge"}}
+	for _, r := range rights {
+		resource := r.Resource
+		if r.Subresource != "" {
+			resource += "/" + r.Subresource
+		}
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, Verbs: r.Verbs})
+	}
+	_, err = c.kube.RbacV1().Roles(c.namespace).Create(ctx, role, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = c.kube.RbacV1().RoleBindings(c.namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "bridge"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "bridge"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "bridge", Namespace: c.namespace}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	config := rest.CopyConfig(c.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + c.namespace + ":bridge",
+		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+	}
+	client, err := New(config, c.namespace, "tide", o)
+	require.NoError(t, err)
+	return client
+}
+
+// channels hands over calls of a Handler.
+type channels struct {
+	sets   chan []powersave.NodeSet
+	synced chan []powersave.Pod
+	pods   chan powersave.Pod
+	gone   chan string
+}
+
+func newChannels() *channels {
+	return &channels{make(chan []powersave.NodeSet, 100), make(chan []powersave.Pod, 1), make(chan powersave.Pod, 1000), make(chan string, 100)}
+}
+
+func (h *channels) NodeSets(s []powersave.NodeSet) { h.sets <- s }
+func (h *channels) PodsSynced(p []powersave.Pod)   { h.synced <- p }
+func (h *channels) Pod(p powersave.Pod)            { h.pods <- p }
+func (h *channels) PodGone(node, uid string)       { h.gone <- node + "/" + uid }
+
+func next[T any](t *testing.T, from <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(30 * time.Second):
+		t.Fatalf("waited 30 s for %s", what)
+		panic("unreachable")
+	}
+}
+
+// TestClient lets the Client work with the rights that Rights names and no others, so that a right missing
+// there fails the test. The pod cannot be scheduled: what becomes of pods that run is tested with Slurm.
+func TestClient(t *testing.T) {
+	c := realCluster(t)
+	_, err := c.create(t, edit(t, "      containers:", "      nodeSelector: {slurmtide.io/nowhere: \"true\"}\n      terminationGracePeriodSeconds: 0\n      containers:"), false)
+	require.NoError(t, err)
+	client := c.bridgeClient(t, Rights(), Options{})
+	require.Eventually(t, func() bool { return client.CheckAccess(t.Context()) == nil }, 10*time.Second, 50*time.Millisecond, "the authorizer sees the role")
+
+	ctx, stop := context.WithCancel(t.Context())
+	h, ended := newChannels(), make(chan error, 1)
+	go func() { ended <- client.Run(ctx, h) }()
+	sets := next(t, h.sets, "the NodeSets")
+	require.Len(t, sets, 1)
+	assert.Equal(t, "cpu-[0-9]", sets[0].Nodes.String())
+	assert.Empty(t, sets[0].Problem)
+	assert.Empty(t, next(t, h.synced, "the pods"))
+	require.NoError(t, client.Health().Err)
+
+	uid, err := client.Create(ctx, "cpu", "cpu-1", 7, "req-1")
+	require.NoError(t, err)
+	again, err := client.Create(ctx, "cpu", "cpu-1", 7, "req-2")
+	require.NoError(t, err)
+	assert.Equal(t, uid, again)
+	_, err = client.Create(ctx, "cpu", "cpu-1", 8, "req-3")
+	assert.True(t, IsConflict(err), "%v", err)
+	pod := next(t, h.pods, "the pod")
+	assert.Equal(t, []any{"cpu-1", "cpu", uid, int64(7), "req-1", powersave.PodPending}, []any{pod.Node, pod.NodeSet, pod.UID, pod.Generation, pod.Request, pod.Phase})
+
+	require.NoError(t, client.UpdateStatus(ctx, powersave.NodeSetCounts{Name: "cpu", Nodes: 10, PoweredUp: 1, Booting: 1}))
+	client.NodeSetEvent("cpu", corev1.EventTypeNormal, "Booting", "Resume", "1 node")
+	require.Eventually(t, func() bool {
+		list, err := c.kube.EventsV1().Events(c.namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=Booting"})
+		return err == nil && len(list.Items) == 1
+	}, 10*time.Second, 50*time.Millisecond)
+	got, err := c.nodeSets().Get(ctx, "cpu", metav1.GetOptions{})
+	require.NoError(t, err)
+	status, _, _ := unstructured.NestedMap(got.Object, "status")
+	assert.EqualValues(t, 1, status["poweredUp"])
+	assert.Equal(t, "slurmtide.io/cluster=tide,slurmtide.io/nodeset=cpu", status["selector"])
+
+	gone, err := client.Delete(ctx, "cpu-1", "00000000-0000-0000-0000-000000000000")
+	require.NoError(t, err)
+	assert.True(t, gone, "a UID that is not there is gone")
+	_, err = c.kube.CoreV1().Pods(c.namespace).Get(ctx, "cpu-1", metav1.GetOptions{})
+	require.NoError(t, err, "and the pod that has the name stays")
+	_, err = client.Delete(ctx, "cpu-1", uid)
+	require.NoError(t, err)
+	assert.Equal(t, "cpu-1/"+uid, next(t, h.gone, "the end of the pod"))
+	gone, err = client.Delete(ctx, "cpu-1", uid)
+	require.NoError(t, err)
+	assert.True(t, gone)
+
+	stop()
+	require.NoError(t, <-ended)
+}
+
+func TestClientErrors(t *testing.T) {
+	c := realCluster(t)
+	_, err := c.create(t, goodNodeSet, false)
+	require.NoError(t, err)
+
+	t.Run("every right is needed and named", func(t *testing.T) {
+		told := make(chan error, 100)
+		client := c.bridgeClient(t, nil, Options{WatchError: func(err error) { told <- err }})
+		err := client.CheckAccess(t.Context())
+		var e *Error
+		require.ErrorAs(t, err, &e)
+		var all []string
+		for _, r := range Rights() {
+			for _, verb := range r.Verbs {
+				all = append(all, verb+" "+r.String())
+			}
+		}
+		assert.Equal(t, all, e.Missing)
+
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- client.Run(ctx, newChannels()) }()
+		text := next(t, told, "a watch error").Error() + next(t, told, "another").Error()
+		assert.Regexp(t, `the right "(list|watch) pods" is missing in namespace nodesets-`, text)
+		assert.Regexp(t, `the right "(list|watch) nodesets.slurmtide.io" is missing in namespace nodesets-`, text)
+		assert.False(t, client.Health().Synced)
+		stop()
+		require.NoError(t, <-ended)
+
+		client.nodeSets = storeWith(t, newNodeSetIn(c.namespace))
+		_, err = client.Create(t.Context(), "cpu", "cpu-1", 1, "r")
+		require.ErrorContains(t, err, `the right "create pods" is missing`)
+		assert.True(t, IsForbidden(err))
+		_, err = client.Delete(t.Context(), "cpu-1", "u")
+		require.ErrorContains(t, err, `the right "delete pods" is missing`)
+		require.ErrorContains(t, client.UpdateStatus(t.Context(), powersave.NodeSetCounts{Name: "cpu"}), `the right "patch nodesets.slurmtide.io/status" is missing`)
+	})
+
+	admin, err := New(c.config, c.namespace, "tide", Options{})
+	require.NoError(t, err)
+	admin.nodeSets = storeWith(t, newNodeSetIn(c.namespace))
+
+	t.Run("quota", func(t *testing.T) {
+		quotas := c.kube.CoreV1().ResourceQuotas(c.namespace)
+		_, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: {}}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.EventuallyWithT(t, func(t *assert.CollectT) {
+			_, err := admin.Create(context.Background(), "cpu", "cpu-2", 1, "r")
+			assert.True(t, IsQuota(err), "%v", err)
+		}, 30*time.Second, 200*time.Millisecond)
+		require.NoError(t, quotas.Delete(t.Context(), "none", metav1.DeleteOptions{}))
+	})
+
+	t.Run("pod security", func(t *testing.T) {
+		_, err := c.kube.CoreV1().Namespaces().Patch(t.Context(), c.namespace, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		require.EventuallyWithT(t, func(t *assert.CollectT) {
+			_, err := admin.Create(context.Background(), "cpu", "cpu-3", 1, "r")
+			assert.True(t, IsInvalid(err), "%v", err)
+			assert.ErrorContains(t, err, "violates PodSecurity")
+		}, 30*time.Second, 200*time.Millisecond)
+	})
+
+	t.Run("nobody listens", func(t *testing.T) {
+		config := rest.CopyConfig(c.config)
+		config.Host = "https://127.0.0.1:1"
+		client, err := New(config, c.namespace, "tide", Options{})
+		require.NoError(t, err)
+		err = client.CheckAccess(t.Context())
+		require.ErrorContains(t, err, "the API server cannot be reached")
+		assert.True(t, IsTransient(err))
+	})
+
+	t.Run("bad credentials", func(t *testing.T) {
+		config := rest.AnonymousClientConfig(c.config)
+		config.BearerToken = "not-a-token"
+		client, err := New(config, c.namespace, "tide", Options{})
+		require.NoError(t, err)
+		err = client.CheckAccess(t.Context())
+		require.ErrorContains(t, err, "does not accept the bridge's credentials")
+		assert.True(t, IsForbidden(err))
+	})
+
+}
+
+func newNodeSetIn(namespace string) *v1alpha1.NodeSet {
+	ns := newNodeSet("cpu", "cpu-[0-9]")
+	ns.Namespace = namespace
+	return ns
+}
+
+func storeWith(t *testing.T, ns *v1alpha1.NodeSet) cache.Store {
+	t.Helper()
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	require.NoError(t, store.Add(ns))
+	return store
+}
