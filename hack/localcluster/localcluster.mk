@@ -1,0 +1,21 @@
+# Targets around the local cluster, for inclusion in the top Makefile.
+# NAME= names the cluster, GPUS= pretends GPUs, ARGS= are kubectl's arguments.
+
+LOCALCLUSTER := $(dir $(lastword $(MAKEFILE_LIST)))localcluster.sh
+NAME ?= slurmtide
+GPUS ?=
+ARGS ?= get nodes,pods --all-namespaces
+
+.PHONY: cluster-up cluster-down cluster-status kubectl
+
+cluster-up: ## Start the local cluster NAME with GPUS pretended GPUs, or check that it runs
+	@$(LOCALCLUSTER) --name $(NAME) up $(if $(GPUS),--gpus $(GPUS))
+
+cluster-down: ## Remove the local cluster NAME and all it made
+	@$(LOCALCLUSTER) --name $(NAME) down
+
+cluster-status: ## Show the local cluster NAME
+	@$(LOCALCLUSTER) --name $(NAME) status
+
+kubectl: ## Run kubectl ARGS="..." against the local cluster NAME
+	@$(LOCALCLUSTER) --name $(NAME) kubectl $(ARGS)
