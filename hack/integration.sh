@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=${NAME:-slurmtide-test}
-cluster=hack/localcluster/localcluster.sh
+cluster=(hack/localcluster/localcluster.sh --name "$name")
 
 step() { printf '\n== %s (%ds)\n' "$1" "$SECONDS"; }
 
@@ -18,21 +18,21 @@ step "cluster $name"
 cleanup() {
 	[ -n "${KEEP:-}" ] && return
 	step "taking cluster $name down"
-	"$cluster" down --name "$name"
+	"${cluster[@]}" down
 }
 trap cleanup EXIT
-"$cluster" up --name "$name" --gpus 8
+"${cluster[@]}" up --gpus 8
 step "images"
 images=("$(hack/images/build.sh slurmtide | tail -n 1)")
 for version in ${SLURM_VERSIONS:-24.11 26.05}; do
 	images+=("$(hack/images/build.sh "$version" | tail -n 1)")
 done
 for image in "${images[@]}"; do
-	"$cluster" load-image --name "$name" "$image"
+	"${cluster[@]}" load-image "$image"
 done
-KUBECONFIG=$("$cluster" kubeconfig --name "$name")
+KUBECONFIG=$("${cluster[@]}" kubeconfig)
 export KUBECONFIG
 step "CRDs"
-"$cluster" kubectl --name "$name" -- apply --server-side -f helm/slurmtide-crds/templates/
+"${cluster[@]}" kubectl apply --server-side -f helm/slurmtide-crds/templates/
 step "tests"
 hack/gotest.sh -tags integration -count=1 -p 1 -timeout 45m ${RUN:+-run "$RUN"} ./slurmconf/... ./internal/slurmrest/... ./kube/... ./hack/stack/... ./test/...
