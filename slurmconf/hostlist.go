@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -430,13 +431,22 @@ func (b *builder) addSpan(prefix, suffix string, s span) {
 		last := &b.terms[len(b.terms)-1]
 		if last.spans > 0 && last.prefix == prefix && last.suffix == suffix {
 			if !b.spans[len(b.spans)-1].join(s) {
-				b.spans = append(b.spans, s)
+				b.pushSpan(s)
 				last.spans++
 			}
 			return
 		}
 	}
 	b.terms = append(b.terms, term{prefix: prefix, suffix: suffix, spans: 1})
+	b.pushSpan(s)
+}
+
+// pushSpan doubles the space when it is full: append grows large slices by a quarter
+// only, and copying was most of the time for lists without neighbours.
+func (b *builder) pushSpan(s span) {
+	if len(b.spans) == cap(b.spans) {
+		b.spans = slices.Grow(b.spans, len(b.spans)+1)
+	}
 	b.spans = append(b.spans, s)
 }
 
