@@ -3,7 +3,6 @@ package slurmrest
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,8 +23,10 @@ const (
 	// DefaultRetries bounds the repetitions of one call after transient failures.
 	DefaultRetries = 2
 
+	// retryFor ends repetitions by time: slurmrestd tries to reach slurmctld for 10 s before
+	// it says that it cannot, and after that the caller should know.
+	retryFor  = 5 * time.Second
 	retryBase = 200 * time.Millisecond
-	retryMax  = 5 * time.Second
 )
 
 // Config says where slurmrestd is and how to speak to it.
@@ -37,7 +38,8 @@ type Config struct {
 	// Timeout bounds one request, its answer included; DefaultTimeout if 0. The list of all
 	// nodes gets four times as long: slurmrestd needs several seconds for 10,000 of them.
 	Timeout time.Duration
-	// Retries bounds the repetitions after transient failures: DefaultRetries if 0, none if negative.
+	// Retries bounds the repetitions after transient failures: DefaultRetries if 0, none if
+	// negative. There are none either once a call has taken 5 s.
 	Retries int
 	// Log is slog.Default() if nil.
 	Log *slog.Logger
@@ -217,7 +219,7 @@ func (c *Client) withRetries(ctx context.Context, a *api, q call) error {
 	if build == nil {
 		return errNoSuchCall
 	}
-	wait := retryBase
+	start, wait := c.cfg.Now(), retryBase
 	var refusedBy *Error // the answer to the token before this one
 	var refusedToken string
 	for attempt := 0; ; {
@@ -232,17 +234,17 @@ func (c *Client) withRetries(ctx context.Context, a *api, q call) error {
 		switch {
 		case e == nil:
 			return nil
-		case q.single:
-			return e
 		case e.fate == badToken && refusedBy == nil && token != "":
 			c.cfg.Log.Info("slurm token refused, getting a new one", "error", e)
 			refusedBy, refusedToken = e, token
 			continue
+		case q.single:
+			return e
 		case e.fate == unsent, e.fate == uncertain && q.repeatable:
 		default:
 			return e
 		}
-		if attempt++; attempt > c.cfg.Retries || ctx.Err() != nil {
+		if attempt++; attempt > c.cfg.Retries || ctx.Err() != nil || c.cfg.Now().Sub(start) >= retryFor {
 			return e
 		}
 		pause := time.Duration(float64(wait) * (0.5 + c.cfg.Jitter()/2))
@@ -250,7 +252,7 @@ func (c *Client) withRetries(ctx context.Context, a *api, q call) error {
 		if !sleep(ctx, pause) {
 			return e
 		}
-		wait = min(wait*2, retryMax)
+		wait *= 2
 	}
 }
 
@@ -368,7 +370,7 @@ func (c *Client) negotiated(ctx context.Context, stale *api) (*api, error) {
 	}
 	var last *Error
 	for _, a := range c.known {
-		err := c.withRetries(ctx, a, pingCall(nil))
+		err := c.withRetries(ctx, a, call{op: "ask for the version", build: func(a *api) request { return a.ping }, repeatable: true, read: readEnvelope})
 		if err == nil {
 			c.mu.Lock()
 			c.api = a
@@ -403,39 +405,10 @@ func (c *Client) releaseOf(ctx context.Context, version string) string {
 		},
 		repeatable: true,
 		read: func(body io.Reader) (envelope, error) {
-			env, err := decodeAnswer(body, "", nil)
+			env, err := readEnvelope(body)
 			release = env.Meta.Slurm.Release
 			return env, err
 		},
 	})
 	return release
-}
-
-// pingAnswer is one slurmctld's answer.
-type pingAnswer struct {
-	Host       string `json:"hostname"`
-	Responding bool   `json:"responding"`
-}
-
-func pingCall(answers *[]pingAnswer) call {
-	return call{
-		op:         "ping",
-		build:      func(a *api) request { return a.ping },
-		repeatable: true,
-		read: func(body io.Reader) (envelope, error) {
-			var got []pingAnswer
-			env, err := decodeAnswer(body, "pings", func(dec *json.Decoder) error {
-				var p pingAnswer
-				if err := dec.Decode(&p); err != nil {
-					return err
-				}
-				got = append(got, p)
-				return nil
-			})
-			if answers != nil {
-				*answers = got
-			}
-			return env, err
-		},
-	}
 }

@@ -210,23 +210,45 @@ func TestRetrySucceedsAfterPauses(t *testing.T) {
 	})
 }
 
-func TestRetryEndsWithContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		cfg := f.config()
-		cfg.Retries = 1000
-		c, err := Dial(t.Context(), cfg)
-		require.NoError(t, err)
-		for range 1001 {
-			f.script = append(f.script, reply(502, 1800, "Unable to contact slurm controller (connect failure)"))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		start := time.Now()
-		_, err = c.Nodes(ctx)
-		require.ErrorContains(t, err, "Unable to contact", "the last real error, not the context's")
-		assert.Equal(t, 20*time.Second, time.Since(start))
-	})
+func TestRetryEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		patience time.Duration // of the caller
+		answer   time.Duration // until slurmrestd has given up on slurmctld
+		ask      []string
+		attempts int
+		took     time.Duration
+	}{
+		"by its own time":             {time.Minute, 0, nil, 6, 6200 * time.Millisecond},
+		"with the context":            {2 * time.Second, 0, nil, 4, 2 * time.Second},
+		"slurmrestd waited already":   {time.Minute, 10 * time.Second, nil, 1, 10 * time.Second},
+		"and for a single node, too":  {time.Minute, 10 * time.Second, []string{"c0"}, 1, 10 * time.Second},
+		"not before asking all nodes": {2 * time.Second, 0, []string{"c0"}, 5, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				cfg := f.config()
+				cfg.Retries = 1000
+				c, err := Dial(t.Context(), cfg)
+				require.NoError(t, err)
+				f.reset()
+				down := reply(502, 1800, "Unable to contact slurm controller (connect failure)")
+				for range 1001 {
+					f.script = append(f.script, func(w http.ResponseWriter) error {
+						time.Sleep(tc.answer)
+						return down(w)
+					})
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), tc.patience)
+				defer cancel()
+				start := time.Now()
+				_, err = c.Nodes(ctx, tc.ask...)
+				require.ErrorContains(t, err, "Unable to contact", "the last real error, not the context's")
+				assert.Equal(t, tc.took, time.Since(start))
+				assert.Len(t, f.seen(), tc.attempts)
+			})
+		})
+	}
 }
 
 // hang never answers.
@@ -343,7 +365,7 @@ func TestOnRequest(t *testing.T) {
 	require.Error(t, c.UpdateNodes(t.Context(), update))
 	require.Error(t, c.UpdateNodes(t.Context(), update))
 	require.NoError(t, c.UpdateNodes(t.Context(), update))
-	assert.Equal(t, map[string]int{"ping 200": 1, "update nodes 500": 1, "update nodes error": 1, "update nodes 200": 1}, got)
+	assert.Equal(t, map[string]int{"ask for the version 200": 1, "update nodes 500": 1, "update nodes error": 1, "update nodes 200": 1}, got)
 }
 
 func TestUnixSocket(t *testing.T) {

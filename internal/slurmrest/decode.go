@@ -252,6 +252,9 @@ func decodeAnswer(body io.Reader, field string, item func(*json.Decoder) error) 
 	return env, nil
 }
 
+// readEnvelope reads an answer whose data do not matter.
+func readEnvelope(body io.Reader) (envelope, error) { return decodeAnswer(body, "", nil) }
+
 func decodeItems(dec *json.Decoder, item func(*json.Decoder) error) error {
 	first, err := dec.Token()
 	if err != nil || first == nil { // null: empty

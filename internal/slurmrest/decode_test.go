@@ -85,11 +85,6 @@ func TestDecodeNodes(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, file := range []string{"testdata/24.11.5/nodes-v0.0.42.json", "testdata/26.05.5/nodes-v0.0.45.json"} {
-		text, err := os.ReadFile(file)
-		require.NoError(f, err)
-		f.Add(text)
-	}
 	f.Add([]byte(canonicalNodes))
 	f.Add([]byte(`{"":[1],"nodes":null,"errors":[{"error_number":-1}]}`))
 	f.Add([]byte(`{"nodes":[{"name":"c","state":["DOWN"],"boot_time":"Infinity","features":null}]`))
@@ -145,19 +140,19 @@ func manyNodes(tb testing.TB, n int) []byte {
 }
 
 func TestDecodeMemory(t *testing.T) {
-	text := manyNodes(t, 10_000)
+	text := manyNodes(t, 2_000)
 	r := newNodeReader(nil)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	_, err := decodeAnswer(bytes.NewReader(text), "nodes", r.read)
 	require.NoError(t, err)
-	require.Len(t, r.nodes, 10_000)
+	require.Len(t, r.nodes, 2_000)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	kept := int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	t.Logf("%d nodes: %.1f MB of JSON, %.1f MB allocated, %.1f MB kept", len(r.nodes), float64(len(text))/1e6, float64(after.TotalAlloc-before.TotalAlloc)/1e6, float64(kept)/1e6)
-	assert.Less(t, kept, int64(8<<20))
+	assert.Less(t, kept, int64(2<<20), "a node must not keep its JSON alive")
 	runtime.KeepAlive(r)
 	runtime.KeepAlive(text)
 }

@@ -108,8 +108,8 @@ func (e *Error) hint() string {
 		return "the token's user may not do this: use a token for SlurmUser"
 	case e.Number == errCtldConnect || e.Number == errCommConnect:
 		return "slurmrestd runs but does not reach slurmctld: is slurmctld up?"
-	case e.HTTPStatus == 0 && (e.fate == unsent || e.fate == uncertain):
-		return "is slurmrestd running, and is the address right?"
+	case e.HTTPStatus == 0 && e.fate != refused && !errors.Is(e.cause, context.Canceled):
+		return "is slurmrestd running, and is the address right (http or https, host, port)?"
 	}
 	return ""
 }

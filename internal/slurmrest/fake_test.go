@@ -21,9 +21,8 @@ import (
 type fake struct {
 	versions []string
 	release  string
-	nodes    []string // names slurmctld knows, in order
-	partial  bool     // end the list of nodes early
-	pingDown bool
+	nodes    []string        // names slurmctld knows, in order
+	partial  bool            // end the list of nodes early
 	tokens   map[string]bool // accepted; nil: all
 
 	mu       sync.Mutex
@@ -87,7 +86,7 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch name, single := strings.CutPrefix(path, "node/"); {
 	case path == "ping":
-		answer["pings"] = []any{map[string]any{"hostname": "ctl", "responding": !f.pingDown, "primary": true}}
+		answer["pings"] = []any{map[string]any{"hostname": "ctl", "responding": true, "primary": true}}
 	case path == "nodes" && r.Method == http.MethodGet:
 		list := []any{}
 		for _, n := range f.nodes {

@@ -36,8 +36,9 @@ func (c *Client) Nodes(ctx context.Context, names ...string) ([]powersave.SlurmN
 	total := c.total
 	c.mu.Unlock()
 	if _, bad := splitNames(names); bad == nil && len(names) <= max(minSingle, total/singleShare) {
+		start := c.cfg.Now()
 		nodes, err := c.singles(ctx, names)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || IsTransient(err) && c.cfg.Now().Sub(start) >= retryFor {
 			return nodes, err
 		}
 		// For an unknown name slurmrestd reports whatever errno holds (nodes.c _dump_nodes,
@@ -192,7 +193,7 @@ func (c *Client) update(ctx context.Context, u powersave.NodeUpdate) error {
 		// would call ResumeProgram again, power_down_force kill a job that came in between, and
 		// resume free a name that another power_down has taken.
 		repeatable: u.State == powersave.StateNone || u.State == powersave.StateDown || u.State == powersave.StateDrain,
-		read:       func(body io.Reader) (envelope, error) { return decodeAnswer(body, "", nil) },
+		read:       readEnvelope,
 	})
 }
 
@@ -225,34 +226,10 @@ func splitNames(names []string) (good, bad []string) {
 	return good, bad
 }
 
-// Ping asks slurmctld, through slurmrestd, whether it answers. The error says which of the two does not, and why.
+// Ping checks the whole way to slurmctld and back, once. The error says where it
+// ends. It asks for statistics, because slurmrestd's ping hides a refused token.
 func (c *Client) Ping(ctx context.Context) error {
-	var answers []pingAnswer
-	if err := c.do(ctx, pingCall(&answers)); err != nil {
-		return err
-	}
-	var hosts []string
-	for _, a := range answers {
-		if a.Responding {
-			return nil
-		}
-		hosts = append(hosts, a.Host)
-	}
-	// The answer to ping hides the reason, a refused token for instance; another request shows it.
-	err := c.do(ctx, call{
-		op:         "ping",
-		build:      func(a *api) request { return a.diag },
-		repeatable: true,
-		read:       func(body io.Reader) (envelope, error) { return decodeAnswer(body, "", nil) },
-	})
-	if err != nil {
-		return err
-	}
-	return c.fail(call{op: "ping"}, &Error{
-		Number:      errCtldConnect,
-		Description: fmt.Sprintf("slurmctld on %s does not respond", strings.Join(hosts, ", ")),
-		fate:        unsent,
-	})
+	return c.do(ctx, call{op: "ping", build: func(a *api) request { return a.diag }, repeatable: true, single: true, read: readEnvelope})
 }
 
 // Infinite stands for a timeout that never ends.
