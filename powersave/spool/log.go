@@ -1,7 +1,6 @@
 package spool
 
 import (
-	"io"
 	"log/slog"
 	"os"
 	"syscall"
@@ -60,5 +59,3 @@ func (l logWriter) rotate(f *os.File) (*os.File, error) {
 	}
 	return l.open()
 }
-
-var _ io.Writer = logWriter{}

@@ -160,6 +160,6 @@ func TestLogFollowsNoLink(t *testing.T) {
 	target := filepath.Join(dir, "target")
 	require.NoError(t, os.Symlink(target, filepath.Join(dir, "programs.log")))
 	_, err := logWriter{path: filepath.Join(dir, "programs.log"), max: 10}.Write([]byte("x\n"))
-	assert.Error(t, err)
+	require.Error(t, err)
 	assert.NoFileExists(t, target)
 }

@@ -119,7 +119,7 @@ func TestSetAsideAfterReading(t *testing.T) {
 	require.NoError(t, s.SetAside(id, errors.New("no such node")))
 	assert.Empty(t, pending(t, dir))
 	assert.FileExists(t, filepath.Join(s.bad(), id+".json"))
-	assert.ErrorContains(t, s.SetAside("../version", errors.New("x")), "is not the ID of a request")
+	require.ErrorContains(t, s.SetAside("../version", errors.New("x")), "is not the ID of a request")
 	assert.ErrorIs(t, s.SetAside(id, errors.New("again")), os.ErrNotExist)
 }
 
