@@ -60,10 +60,10 @@ const (
 	ModeDynamic NodeSetMode = "Dynamic"
 )
 
-// NodeSetSpec is what the user wants.
-//
-// Rules that refuse fields without an implementation stand one per field, so that the
-// message names the field.
+// The rules below that refuse fields without an implementation stand one per field, so that the
+// message names the field. checkSupported in package pods says the same.
+
+// NodeSetSpec is what the nodes are called, what they offer to Slurm and how their pods look.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Dynamic'",message="spec.mode Dynamic is not supported yet in this version: use Cloud"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas == 0",message="spec.replicas greater than 0 is not supported yet in this version: remove it or set it to 0"
