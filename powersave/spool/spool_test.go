@@ -57,10 +57,10 @@ func TestCorruptEntriesAreSetAside(t *testing.T) {
 			require.Len(t, reqs, 1, "the good one is not held up")
 			assert.Equal(t, good, reqs[0].ID)
 			require.Len(t, corrupt, 1)
-			assert.ErrorContains(t, corrupt[0].Err, test.message)
+			require.ErrorContains(t, corrupt[0].Err, test.message)
 			assert.Equal(t, filepath.Join(s.bad(), test.name), corrupt[0].Path)
 			_, err = os.Lstat(corrupt[0].Path)
-			assert.NoError(t, err)
+			require.NoError(t, err)
 
 			_, corrupt, err = s.Pending(nil)
 			require.NoError(t, err)

@@ -228,8 +228,8 @@ func TestLimits(t *testing.T) {
 		}
 		_, err := w.submit(&Request{Kind: KindResume, Nodes: "a"})
 		require.ErrorIs(t, err, ErrFull)
-		assert.ErrorContains(t, err, "2 requests with")
-		assert.ErrorContains(t, err, "is the bridge running?")
+		require.ErrorContains(t, err, "2 requests with")
+		require.ErrorContains(t, err, "is the bridge running?")
 		assert.Len(t, listed(t, w.layout), 2, "nothing is left of the refused request")
 
 		// Removed behind our back, without the count: it heals.
