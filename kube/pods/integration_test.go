@@ -3,11 +3,13 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -32,9 +34,10 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
-// These tests need a real API server, with RBAC and a service account for the default namespace's
-// pods: SLURMTIDE_KUBECONFIG names its kubeconfig. They install the CRD and work in namespaces of
-// their own, which they remove.
+// These tests need a real cluster that has the image testImage: SLURMTIDE_KUBECONFIG or KUBECONFIG names
+// its kubeconfig. They install the CRD and work in namespaces of their own, which they remove.
+
+const testImage = "slurmtide/slurm:26.05"
 
 var (
 	crdResource     = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -50,8 +53,8 @@ type cluster struct {
 
 func realCluster(t *testing.T) *cluster {
 	t.Helper()
-	path := os.Getenv("SLURMTIDE_KUBECONFIG")
-	require.NotEmpty(t, path, "SLURMTIDE_KUBECONFIG must name the kubeconfig of a cluster to test against")
+	path := cmp.Or(os.Getenv("SLURMTIDE_KUBECONFIG"), os.Getenv("KUBECONFIG"))
+	require.NotEmpty(t, path, "SLURMTIDE_KUBECONFIG or KUBECONFIG must name the kubeconfig of a cluster to test against")
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	require.NoError(t, err)
 	config.QPS, config.Burst = 200, 400
@@ -548,4 +551,95 @@ func storeWith(t *testing.T, ns *v1alpha1.NodeSet) cache.Store {
 	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
 	require.NoError(t, store.Add(ns))
 	return store
+}
+
+// TestObserveKubelet holds Observe against what a real scheduler, kubelet and runtime write.
+func TestObserveKubelet(t *testing.T) {
+	c := realCluster(t)
+	script := func(s string) string { return `{command: [/bin/sh, -c, "` + s + `", "--"]}` }
+	type want struct {
+		phase   powersave.PodPhase
+		reason  string // regular expression
+		message string // part of it
+	}
+	cases := map[string]struct {
+		image     string // default testImage
+		gres      string
+		container string // more of it, as a YAML flow map
+		pod       string // more of the pod's spec
+		want      want
+	}{
+		"ready":          {container: script("exec sleep 600"), want: want{powersave.PodReady, "^$", ""}},
+		"fails":          {container: script("echo no slurm.conf >/dev/termination-log; exit 3"), want: want{powersave.PodFailed, "^Error$", "container slurmd ended with exit code 3: no slurm.conf"}},
+		"ends":           {container: script("exit 0"), want: want{powersave.PodFailed, "^Completed$", "exit code 0"}},
+		"no-program":     {container: `{command: [/no/such/program]}`, want: want{powersave.PodFailed, "^StartError$", "/no/such/program"}},
+		"no-secret":      {container: `{env: [{name: A, valueFrom: {secretKeyRef: {name: nowhere, key: a}}}]}`, want: want{powersave.PodScheduled, "^CreateContainerConfigError$", `secret "nowhere" not found`}},
+		"no-image":       {image: "slurmtide.invalid/none:1", want: want{powersave.PodScheduled, "^(ErrImagePull|ImagePullBackOff)$", "slurmtide.invalid/none:1"}},
+		"bad-image-name": {image: "slurmtide/Slurm:26.05", want: want{powersave.PodScheduled, "^InvalidImageName$", "slurmtide/Slurm:26.05"}},
+		"no-such-host":   {pod: `{nodeSelector: {slurmtide.io/nowhere: "true"}}`, want: want{powersave.PodPending, "^Unschedulable$", "didn't match Pod's node affinity/selector"}},
+		"no-such-gpus":   {gres: "gpu:999", want: want{powersave.PodPending, "^Unschedulable$", "Insufficient nvidia.com/gpu"}},
+		"gated":          {pod: `{schedulingGates: [{name: slurmtide.io/test}]}`, want: want{powersave.PodPending, "^SchedulingGated$", ""}},
+		"init-fails":     {pod: `{initContainers: [{name: setup, image: "` + testImage + `", command: [/bin/sh, -c, "exit 4"]}]}`, want: want{powersave.PodFailed, "^Error$", "container setup ended with exit code 4"}},
+		"sidecar-stays": {container: script("exit 5"), pod: `{initContainers: [{name: log, restartPolicy: Always, image: "` + testImage + `", command: [sleep, "600"]}]}`,
+			want: want{powersave.PodFailed, "^Error$", "container slurmd ended with exit code 5"}},
+		"out-of-memory": {container: script("exec tail /dev/zero"), want: want{powersave.PodFailed, "^OOMKilled$", "container slurmd ended with exit code 137"}},
+		"too-long":      {container: script("exec sleep 600"), pod: `{activeDeadlineSeconds: 1}`, want: want{powersave.PodFailed, "^DeadlineExceeded$", "active on the node longer than"}},
+		// The kubelet tells of a missing volume in events only.
+		"no-volume": {pod: `{volumes: [{name: a, configMap: {name: nowhere}}]}`, container: `{volumeMounts: [{name: a, mountPath: /a}]}`, want: want{powersave.PodScheduled, "^$", ""}},
+	}
+	for name, tc := range cases {
+		var ns map[string]any
+		require.NoError(t, yaml.Unmarshal([]byte(goodNodeSet), &ns))
+		spec := ns["spec"].(map[string]any)
+		ns["metadata"] = map[string]any{"name": name}
+		spec["nodeNames"] = name
+		spec["shape"] = map[string]any{"cpus": 1, "realMemory": 32, "gres": cmp.Or(tc.gres, "nic:1")}
+		pod := spec["template"].(map[string]any)["spec"].(map[string]any)
+		slurmd := pod["containers"].([]any)[0].(map[string]any)
+		slurmd["image"] = cmp.Or(tc.image, testImage)
+		slurmd["resources"] = map[string]any{"requests": map[string]any{"cpu": "1m", "memory": "1Mi"}, "limits": map[string]any{"memory": "32Mi"}}
+		pod["terminationGracePeriodSeconds"] = 0
+		require.NoError(t, yaml.Unmarshal([]byte(cmp.Or(tc.container, "{}")), &slurmd))
+		require.NoError(t, yaml.Unmarshal([]byte(cmp.Or(tc.pod, "{}")), &pod))
+		text, err := yaml.Marshal(ns)
+		require.NoError(t, err)
+		_, err = c.create(t, string(text), false)
+		require.NoError(t, err, name)
+	}
+	client := c.bridgeClient(t, Rights(), Options{})
+	require.Eventually(t, func() bool { return client.CheckAccess(t.Context()) == nil }, 10*time.Second, 50*time.Millisecond, "the authorizer sees the role")
+	ctx, stop := context.WithCancel(t.Context())
+	h, ended := newChannels(), make(chan error, 1)
+	go func() { ended <- client.Run(ctx, h) }()
+	next(t, h.synced, "the pods")
+	defer func() {
+		stop()
+		require.NoError(t, <-ended)
+	}()
+	for name := range cases {
+		_, err := client.Create(ctx, name, name, 1, "r")
+		require.NoError(t, err)
+	}
+
+	waiting := map[string]powersave.Pod{}
+	for name := range cases {
+		waiting[name] = powersave.Pod{}
+	}
+	deadline := time.After(60 * time.Second)
+	for len(waiting) > 0 {
+		select {
+		case p := <-h.pods:
+			w := cases[p.Node].want
+			if p.Phase == w.phase && regexp.MustCompile(w.reason).MatchString(p.Reason) && strings.Contains(p.Message, w.message) {
+				delete(waiting, p.Node)
+			} else if _, ok := waiting[p.Node]; ok {
+				waiting[p.Node] = p
+			}
+		case <-deadline:
+			for name, last := range waiting {
+				t.Errorf("%s: want %+v, last seen %+v", name, cases[name].want, last)
+			}
+			return
+		}
+	}
 }
