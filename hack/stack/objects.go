@@ -224,7 +224,11 @@ func slurmctld(o Options) corev1.Container {
 func slurmrestd(o Options) corev1.Container {
 	c := container(ContainerSlurmrestd, o.SlurmImage,
 		"slurmrestd", "-a", "rest_auth/jwt", "-s", "openapi/slurmctld", "127.0.0.1:6820", "unix:"+SlurmrestdSocket)
-	c.Env = []corev1.EnvVar{{Name: "SLURM_JWT", Value: "daemon"}}
+	c.Env = []corev1.EnvVar{
+		{Name: "SLURM_JWT", Value: "daemon"},
+		// It would put itself into namespaces of its own, needs CAP_SYS_ADMIN for that, and ends without. The container is that already.
+		{Name: "SLURMRESTD_SECURITY", Value: "disable_unshare_sysv,disable_unshare_files"},
+	}
 	c.SecurityContext.RunAsUser = new(uidSlurmrest)
 	c.SecurityContext.RunAsGroup = new(uidSlurmrest)
 	c.VolumeMounts = []corev1.VolumeMount{

@@ -79,11 +79,19 @@ func (s *Stack) ready(ctx context.Context) error {
 // Waiting reasons that a local image or a wrong manifest will not leave.
 var hopelessReasons = []string{"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 
+// hopelessRestarts is how often a container may end before it counts as broken: the bridge or slurmrestd may be too early once.
+const hopelessRestarts = 3
+
 // containersRun returns nil when all of the containers run.
 func containersRun(pod *corev1.Pod, names []string) error {
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if w := status.State.Waiting; w != nil && slices.Contains(hopelessReasons, w.Reason) {
 			return &hopelessError{fmt.Sprintf("container %s cannot start: %s: %s (is image %s loaded into the cluster?)", status.Name, w.Reason, w.Message, status.Image)}
+		}
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		if w := status.State.Waiting; w != nil && w.Reason == "CrashLoopBackOff" && status.RestartCount >= hopelessRestarts {
+			return &hopelessError{fmt.Sprintf("container %s ended %d times", status.Name, status.RestartCount+1)}
 		}
 	}
 	for _, name := range names {

@@ -24,6 +24,12 @@ func waiting(name, reason string) corev1.ContainerStatus {
 	}
 }
 
+func crashing(name string) corev1.ContainerStatus {
+	c := waiting(name, "CrashLoopBackOff")
+	c.RestartCount = 3
+	return c
+}
+
 func TestContainersRun(t *testing.T) {
 	names := []string{"a", "b"}
 	for name, tc := range map[string]struct {
@@ -35,6 +41,7 @@ func TestContainersRun(t *testing.T) {
 		"nothing known yet":      {want: "container a does not run yet"},
 		"one starts":             {status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{running("a"), waiting("b", "ContainerCreating")}}, want: "container b does not run yet"},
 		"crashes may end":        {status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{running("a"), waiting("b", "CrashLoopBackOff")}}, want: "container b does not run yet"},
+		"crashes do not end":     {status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{running("a"), crashing("b")}}, want: "container b ended 4 times", hopeless: true},
 		"no image":               {status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{running("a"), waiting("b", "ErrImagePull")}}, want: "slurmtide/x:1", hopeless: true},
 		"no image for the start": {status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{waiting("i", "ImagePullBackOff")}}, want: "container i", hopeless: true},
 	} {
