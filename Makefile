@@ -73,6 +73,6 @@ demo: ## a local cluster with Slurm: jobs from zero and back, watched live
 
 .PHONY: demo-down
 demo-down: ## remove what make demo left running
-	hack/localcluster/localcluster.sh down --name slurmtide-demo
+	hack/localcluster/localcluster.sh --name slurmtide-demo down
 
 include hack/localcluster/localcluster.mk
