@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Makes everything in the repository that is generated from kube/api:
 #   kube/api/*/zz_generated.deepcopy.go, kube/generated/ (clientset, listers, informers),
 #   helm/slurmtide-crds/templates/ (CRDs)
@@ -7,7 +7,7 @@
 #   generate.sh verify   write nothing, fail with a diff when a file is not up to date
 #
 # Both generate into a copy of the module, so a failing generator leaves the tree as it was.
-set -eu
+set -euo pipefail
 
 mode=${1:-write}
 case $mode in write|verify) ;; *) echo "usage: $0 [verify]" >&2; exit 2 ;; esac
@@ -33,43 +33,40 @@ cp -r "$root/$apis" "$work/$apis"
 rm -f "$work/$apis"/*/zz_generated.*
 cd "$work"
 
-inputs=
+inputs=() client_inputs=()
 for dir in "$apis"/*/; do
-	inputs="$inputs $module/${dir%/}"
+	inputs+=("$module/${dir%/}")
+	client_inputs+=(--input "$(basename "$apis")/$(basename "$dir")")
 done
 
-"$bin/deepcopy-gen" --go-header-file "$tmp/header" --output-file zz_generated.deepcopy.go $inputs
+"$bin/deepcopy-gen" --go-header-file "$tmp/header" --output-file zz_generated.deepcopy.go "${inputs[@]}"
 for dir in "$apis"/*/; do
 	mkdir -p "$out/$dir"
 	cp "$dir/zz_generated.deepcopy.go" "$out/$dir"
 done
-
-client_inputs=
-for dir in "$apis"/*/; do
-	client_inputs="$client_inputs --input $(basename "$apis")/$(basename "$dir")"
-done
-"$bin/client-gen" --go-header-file "$tmp/header" --clientset-name versioned --input-base "$module/$(dirname "$apis")" $client_inputs \
+"$bin/client-gen" --go-header-file "$tmp/header" --clientset-name versioned --input-base "$module/$(dirname "$apis")" "${client_inputs[@]}" \
 	--output-pkg "$module/$generated/clientset" --output-dir "$out/$generated/clientset"
 "$bin/lister-gen" --go-header-file "$tmp/header" \
-	--output-pkg "$module/$generated/listers" --output-dir "$out/$generated/listers" $inputs
+	--output-pkg "$module/$generated/listers" --output-dir "$out/$generated/listers" "${inputs[@]}"
 "$bin/informer-gen" --go-header-file "$tmp/header" \
 	--versioned-clientset-package "$module/$generated/clientset/versioned" --listers-package "$module/$generated/listers" \
-	--output-pkg "$module/$generated/informers" --output-dir "$out/$generated/informers" $inputs
+	--output-pkg "$module/$generated/informers" --output-dir "$out/$generated/informers" "${inputs[@]}"
 
 "$bin/controller-gen" crd:generateEmbeddedObjectMeta=true paths="./$apis/..." output:crd:dir="$tmp/crd"
-for file in "$tmp"/crd/*.yaml; do
-	"$bin/trimcrd" <"$file" >"$out/$crds/$(basename "$file" | sed 's/^slurmtide.io_//')"
+for file in "$tmp"/crd/slurmtide.io_*.yaml; do
+	name=$(basename "$file")
+	"$bin/trimcrd" <"$file" >"$out/$crds/${name#slurmtide.io_}"
 done
 
 # Everything below these paths is ours to replace; what the generators no longer make goes away.
-targets="$generated $crds"
+targets=("$generated" "$crds")
 for dir in "$apis"/*/; do
-	targets="$targets ${dir}zz_generated.deepcopy.go"
+	targets+=("${dir}zz_generated.deepcopy.go")
 done
 
 cd "$root"
 if [ "$mode" = write ]; then
-	for target in $targets; do
+	for target in "${targets[@]}"; do
 		rm -rf "$target"
 		mkdir -p "$(dirname "$target")"
 		cp -r "$out/$target" "$target"
@@ -77,7 +74,7 @@ if [ "$mode" = write ]; then
 	exit 0
 fi
 stale=0
-for target in $targets; do
+for target in "${targets[@]}"; do
 	diff -ruN "$target" "$out/$target" || stale=1
 done
 if [ $stale = 1 ]; then

@@ -317,9 +317,7 @@ func TestExamples(t *testing.T) {
 		raw, err := os.ReadFile(file)
 		require.NoError(t, err)
 		made, err := c.create(t, string(raw), false)
-		if !assert.NoError(t, err, file) {
-			continue
-		}
+		require.NoError(t, err, file)
 		var ns v1alpha1.NodeSet
 		text, err := json.Marshal(made)
 		require.NoError(t, err)

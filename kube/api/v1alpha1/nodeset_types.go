@@ -54,9 +54,9 @@ type NodeSetList struct {
 type NodeSetMode string
 
 const (
-	// ModeCloud: the node records stand in slurm.conf with State=CLOUD and slurmctld picks names.
+	// ModeCloud means that the node records stand in slurm.conf with State=CLOUD and slurmctld picks names.
 	ModeCloud NodeSetMode = "Cloud"
-	// ModeDynamic: nodes register themselves (slurmd -Z) and Slurmtide picks names.
+	// ModeDynamic means that nodes register themselves (slurmd -Z) and Slurmtide picks names.
 	ModeDynamic NodeSetMode = "Dynamic"
 )
 
@@ -399,9 +399,9 @@ type NodeSetStatus struct {
 type OfferingState string
 
 const (
-	// OfferingAvailable: new pods may use it.
+	// OfferingAvailable says that new pods may use it.
 	OfferingAvailable OfferingState = "Available"
-	// OfferingBackingOff: it had no capacity and rests until RetryTime.
+	// OfferingBackingOff says that it had no capacity and rests until RetryTime.
 	OfferingBackingOff OfferingState = "BackingOff"
 )
 
