@@ -280,7 +280,8 @@ func (c *Client) once(ctx context.Context, q call, build request, token string) 
 	if q.long {
 		timeout *= 4
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	caller := ctx
+	ctx, cancel := context.WithTimeout(caller, timeout)
 	defer cancel()
 	req, err := build(c.base)
 	if err != nil {
@@ -302,12 +303,16 @@ func (c *Client) once(ctx context.Context, q call, build request, token string) 
 		if errors.As(err, &ue) {
 			err = ue.Err // its text repeats method and URL
 		}
-		if errors.Is(err, context.DeadlineExceeded) {
+		if errors.Is(err, context.DeadlineExceeded) && caller.Err() == nil {
 			err = fmt.Errorf("no answer within %v: %w", timeout, err)
 		}
 		return c.fail(q, (&Error{}).classifyTransport(err))
 	}
-	defer resp.Body.Close()
+	defer func() {
+		// What is left, a newline perhaps, has to be read for the connection to be used again.
+		_, _ = io.CopyN(io.Discard, resp.Body, 4096)
+		resp.Body.Close()
+	}()
 	status = resp.Status[:min(3, len(resp.Status))]
 
 	if resp.StatusCode != http.StatusOK {

@@ -271,6 +271,54 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
+func TestListMayTakeLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		cfg := f.config()
+		cfg.Retries = -1
+		cfg.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/slurm/v0.0.45/ping/" {
+				return f.RoundTrip(r)
+			}
+			return hang{}.RoundTrip(r)
+		})
+		c, err := Dial(t.Context(), cfg)
+		require.NoError(t, err)
+		start := time.Now()
+		_, err = c.Nodes(t.Context())
+		require.ErrorContains(t, err, "no answer within 1m0s")
+		assert.Equal(t, 4*DefaultTimeout, time.Since(start))
+	})
+}
+
+func TestSeveralErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status   int
+		body     string
+		number   int
+		requests int
+	}{
+		"the first is the cause":       {500, `{"errors":[{"error_number":9207,"error":"invalid flag","source":"#/state[0]/"},{"error_number":2028,"error":"Invalid node state"}]}`, 9207, 1},
+		"numbers before none":          {500, `{"errors":[{"description":"odd"},{"error_number":2010,"error":"Invalid user id"}]}`, 2010, 1},
+		"404 from Slurm is no upgrade": {404, `{"errors":[{"description":"no such thing","source":"_x"}]}`, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake()
+			c := dialFake(t, f)
+			f.script = []func(http.ResponseWriter) error{func(w http.ResponseWriter) error {
+				w.WriteHeader(tc.status)
+				_, err := w.Write([]byte(tc.body))
+				return err
+			}}
+			err := c.UpdateNodes(t.Context(), powersave.NodeUpdate{Nodes: []string{"c0"}, State: powersave.StateResume})
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, tc.number, e.Number)
+			assert.Len(t, f.seen(), tc.requests)
+		})
+	}
+}
+
 func TestCancelledUpdateIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -306,9 +354,11 @@ func TestTokenRenewal(t *testing.T) {
 
 		time.Sleep(time.Second)
 		f.tokens = map[string]bool{"token2": true}
+		f.reset()
 		_, err = c.Nodes(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, 2, source.n)
+		assert.Len(t, f.seen(), 1, "renewed without being refused first")
 
 		f.tokens = map[string]bool{"token3": true} // the key was changed
 		f.reset()
