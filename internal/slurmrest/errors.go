@@ -174,12 +174,6 @@ func (e *NotFoundError) Error() string {
 		len(e.Names), slurmconf.CompressHostlist(e.Names))
 }
 
-// MissingNodes lists the names slurmctld does not know.
-func (e *NotFoundError) MissingNodes() []string { return e.Names }
-
-// MissingNodes returns Names, for callers that do not import this package.
-func (e *NotFoundError) MissingNodes() []string { return e.Names }
-
 // UnsupportedError means that slurmrestd speaks none of the versions this program knows.
 type UnsupportedError struct {
 	Server  string
