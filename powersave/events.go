@@ -130,7 +130,8 @@ type DeletePod struct{ Node, UID, Why string }
 // UpdateNodes asks slurmctld to change nodes. Answered by NodesUpdated.
 type UpdateNodes struct{ Update NodeUpdate }
 
-// ReadSlurm asks for the state of nodes; no Nodes means all. At most one is under way.
+// ReadSlurm asks for the state of these nodes; no Nodes means all. How they are best read is
+// not the Engine's business. At most one is under way.
 // Answered by SlurmRead or SlurmReadFailed.
 type ReadSlurm struct{ Nodes []string }
 

@@ -36,9 +36,6 @@ func (e *Engine) openGate(ev GateOpened) {
 	e.reads.want(e.now)
 }
 
-// waiting are the nodes to be read for the gate.
-func (g *gate) waiting() []*node { return g.nodes }
-
 // poll is when the gate wants Slurm to be read next, if the last read ended at last.
 func (g *gate) poll(last time.Time, slow time.Duration) time.Time {
 	for _, n := range g.nodes {
@@ -69,6 +66,17 @@ func (e *Engine) checkGates() {
 		default:
 			return false
 		}
+		return true
+	})
+}
+
+// failGates lets the gates go that wait for a node whose boot has failed.
+func (e *Engine) failGates(n *node) {
+	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
+		if !slices.Contains(g.nodes, n) {
+			return false
+		}
+		e.do(AnswerGate{ID: g.id, Reason: "node " + n.name + " did not boot"})
 		return true
 	})
 }

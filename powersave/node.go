@@ -69,6 +69,8 @@ const (
 	poweredOff = NodePoweredDown | NodePoweringDown
 	inUse      = NodeAllocated | NodeMixed | NodeCompleting
 	notServing = NodePoweredDown | NodePoweringDown | NodePoweringUp | NodePowerUp
+	// A forced power-down shows POWER_DOWN alone for a moment, with POWERING_UP gone already.
+	notBooted = notServing | NodePowerDown
 )
 
 // serving reports that slurmd has registered and no power change is under way.
@@ -193,6 +195,12 @@ func (e *Engine) dropBoot(n *node) {
 	}
 }
 
+// failBoot ends a boot that came to nothing; who waits for the node need not wait longer.
+func (e *Engine) failBoot(n *node) {
+	e.dropBoot(n)
+	e.failGates(n)
+}
+
 // forget removes the node from the gangs that waited for it.
 func (e *Engine) forget(n *node) {
 	for _, id := range n.jobs {
@@ -225,16 +233,16 @@ func (e *Engine) decideBoot(n *node) {
 		switch {
 		case n.missing:
 			e.note(Fault, n, b.request(), "slurmctld knows no such node: the boot is given up")
-			e.dropBoot(n)
+			e.failBoot(n)
 			e.decideSettled(n)
 			return
-		case serving(state):
+		case serving(state) && !state.Any(notBooted):
 			e.bootDone(n)
 			return
 		case state.Any(poweredOff) && !state.Any(NodePoweringUp|NodePowerUp):
 			// Slurm gave the boot up. A pod that exists is left to the two sightings of an orphan.
 			e.note(Info, n, b.request(), "Slurm shows "+state.String()+": the boot is given up")
-			e.dropBoot(n)
+			e.failBoot(n)
 			e.decideSettled(n)
 			return
 		case state.Any(NodePoweringUp):
@@ -357,13 +365,19 @@ func (e *Engine) decideOff(n *node) {
 			e.dropOff(n)
 			e.decide(n)
 			return
+		case o.kind == spool.KindResumeFail:
+			// No slurmd registered, so no job runs; yet Slurm counts the one that is being
+			// requeued as on the node until its PrologSlurmctld has ended.
+			if !state.Any(poweredOff | NodeDown) {
+				return
+			}
 		case !state.Any(poweredOff) || state.Any(inUse):
 			return // POWER_DOWN of a busy node, or a job just ending: look again
 		}
 		o.confirmed = true
 		if n.boot != nil { // Slurm has ended it
 			o.why = "boot failed: " + n.boot.story(n.pod)
-			e.dropBoot(n)
+			e.failBoot(n)
 		}
 	}
 	if n.pod != nil {

@@ -4,11 +4,8 @@ import (
 	"time"
 )
 
-// manyNodes is the number of nodes above which one complete read is cheaper than single ones.
-const manyNodes = 4
-
 // reads plans when Slurm is read, one read at a time, so that its cost stays bounded: after a
-// read that took d the next one waits at least restFactor times d.
+// read that took d the next one waits at least restFactor times d, but never longer than restMost.
 type reads struct {
 	underway  bool
 	asked     time.Time
@@ -22,7 +19,10 @@ type reads struct {
 	count     int // reads asked for so far; the number of the newest
 }
 
-const restFactor = 5
+const (
+	restFactor = 5
+	restMost   = 15 * time.Second
+)
 
 // want asks for a read by t at the latest.
 func (r *reads) want(t time.Time) {
@@ -62,7 +62,7 @@ func (r *reads) answered(now time.Time, ev SlurmRead) {
 	if ev.Complete {
 		r.complete, r.wholeDue = r.asked, time.Time{}
 	}
-	r.notBefore = now.Add(restFactor * now.Sub(r.asked))
+	r.notBefore = now.Add(min(restFactor*now.Sub(r.asked), restMost))
 	r.due = time.Time{}
 }
 
@@ -158,31 +158,25 @@ func (e *Engine) planRead() {
 	e.do(ReadSlurm{Nodes: e.nodesToRead()})
 }
 
-// nodesToRead names the few nodes a read is for, or none for all.
+// nodesToRead names the nodes a read is for, or none for all.
 func (e *Engine) nodesToRead() []string {
 	if e.reads.complete.IsZero() || !e.reads.wholeDue.IsZero() && !e.reads.wholeDue.After(e.now) {
 		return nil
 	}
 	var names []string
-	add := func(name string) bool {
-		for _, have := range names {
-			if have == name {
-				return true
-			}
+	listed := map[string]bool{}
+	add := func(name string) {
+		if !listed[name] {
+			listed[name] = true
+			names = append(names, name)
 		}
-		names = append(names, name)
-		return len(names) <= manyNodes
 	}
 	for _, n := range e.compactActive() {
-		if !add(n.name) {
-			return nil
-		}
+		add(n.name)
 	}
 	for _, g := range e.gates {
-		for _, n := range g.waiting() {
-			if !add(n.name) {
-				return nil
-			}
+		for _, n := range g.nodes {
+			add(n.name)
 		}
 	}
 	return names

@@ -88,10 +88,10 @@ type Status struct {
 	History        []Boot          `json:"history,omitempty"`
 }
 
-// Status describes the present state; it changes nothing.
-func (e *Engine) Status() Status {
+// Status describes the state at now; it changes nothing.
+func (e *Engine) Status(now time.Time) Status {
 	st := Status{
-		Time: e.now, KubernetesRead: e.podsRead && e.setsRead, SlurmRead: e.reads.complete, SlurmError: e.reads.lastErr, SlurmReads: e.reads.count,
+		Time: now, KubernetesRead: e.podsRead && e.setsRead, SlurmRead: e.reads.complete, SlurmError: e.reads.lastErr, SlurmReads: e.reads.count,
 		NodeSets: e.Counts(), Boots: []Boot{}, Offs: []Boot{}, Requests: len(e.requests), Gates: len(e.gates) + len(e.heldGates),
 		Notes: slices.Clone(e.notes), History: slices.Clone(e.history),
 	}

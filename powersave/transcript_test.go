@@ -237,7 +237,7 @@ func describe(a powersave.Action) string {
 }
 
 func (p *player) status() []string {
-	st := p.engine.Status()
+	st := p.engine.Status(p.now)
 	var out []string
 	for _, s := range st.NodeSets {
 		out = append(out, fmt.Sprintf("%s: %d nodes, %d up, %d booting, %d ready, %d failed, %d unknown", s.Name, s.Nodes, s.PoweredUp, s.Booting, s.Ready, s.Failed, s.Unknown))

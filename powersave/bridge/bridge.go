@@ -239,7 +239,7 @@ type Status struct {
 func (b *Bridge) Status(ctx context.Context) (json.RawMessage, error) {
 	got := make(chan Status, 1)
 	b.inbox.put(func(context.Context) {
-		got <- Status{Version: b.Version, KubernetesError: b.watchError, Engine: b.engine.Status()}
+		got <- Status{Version: b.Version, KubernetesError: b.watchError, Engine: b.engine.Status(time.Now())}
 	})
 	select {
 	case st := <-got:

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -116,7 +117,9 @@ func (c *cluster) createNodeSet(s nodeSet) {
 		template.Spec.Containers[0].Image = s.image
 	}
 	// The test machine is small and the jobs only sleep: ask for less than the shape.
-	template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{}
+	template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("20Mi"),
+	}
 	ns := &v1alpha1.NodeSet{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name},
 		Spec: v1alpha1.NodeSetSpec{
