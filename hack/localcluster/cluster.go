@@ -23,6 +23,9 @@ type record struct {
 	Plan    Plan      `json:"plan"`
 	Init    identity  `json:"init"`
 	Started time.Time `json:"started"`
+	// Programs are the tools the cluster was started with, by name, relative
+	// to the cache. It keeps them when newer ones are built.
+	Programs map[string]string `json:"programs"`
 }
 
 // cluster is one cluster on this machine, up or not.
@@ -76,28 +79,19 @@ func (c *cluster) mustRun() error {
 	return nil
 }
 
-// enter makes a command that runs in the cluster's namespaces. The program is
-// a tool, or an absolute path.
-func (c *cluster) enter(ctx context.Context, tool string, args ...string) (*exec.Cmd, error) {
-	find, err := c.tools.find()
-	if err != nil {
-		return nil, err
-	}
+// enter makes a command that runs a tool in the cluster's namespaces.
+func (c *cluster) enter(ctx context.Context, tool string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "nsenter", append([]string{
 		"--target", strconv.Itoa(c.rec.Init.PID), "--mount", "--net", "--pid", "--uts", "--ipc",
-		filepath.Join(inCache, find(tool)),
-	}, args...)...), nil
+		filepath.Join(inCache, c.rec.Programs[tool]),
+	}, args...)...)
 }
 
 // kubectl makes a kubectl command; it runs on the host and talks over the veth.
-func (c *cluster) kubectl(ctx context.Context, args ...string) (*exec.Cmd, error) {
-	find, err := c.tools.find()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, filepath.Join(c.cache, find("kubectl")), args...)
+func (c *cluster) kubectl(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(c.cache, c.rec.Programs["kubectl"]), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig())
-	return cmd, nil
+	return cmd
 }
 
 // client returns an HTTP client that is the cluster's administrator.

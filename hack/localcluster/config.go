@@ -78,7 +78,7 @@ func components(p Plan, tool func(string) string) []component {
 		{Name: "kube-proxy", After: apiserver, Argv: []string{tool("kube-proxy"), "--config=" + conf("proxy.yaml")}},
 		{Name: "coredns", After: apiserver, Argv: []string{tool("coredns"), "-conf", conf("Corefile")}},
 		{Name: "gpu-plugin", After: []string{"unix:/var/lib/kubelet/device-plugins/kubelet.sock"}, Argv: []string{
-			tool("gpu-plugin"), p.inState("conf", "gpus"),
+			tool("gpuplugin"), p.inState("conf", "gpus"),
 		}},
 	}
 }

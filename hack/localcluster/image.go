@@ -81,11 +81,7 @@ func tarball(files []file) ([]byte, error) {
 
 // importPause waits for containerd and gives it the image of pod sandboxes.
 func (c *cluster) importPause(ctx context.Context) error {
-	find, err := c.tools.find()
-	if err != nil {
-		return err
-	}
-	program, err := os.ReadFile(filepath.Join(c.cache, find("pause")))
+	program, err := os.ReadFile(filepath.Join(c.cache, c.rec.Programs["pause"]))
 	if err != nil {
 		return err
 	}
@@ -94,8 +90,7 @@ func (c *cluster) importPause(ctx context.Context) error {
 		return err
 	}
 	if err := c.poll(ctx, func() bool {
-		cmd, err := c.ctr(ctx, "version")
-		return err == nil && cmd.Run() == nil
+		return c.ctr(ctx, "version").Run() == nil
 	}); err != nil {
 		return fmt.Errorf("containerd does not answer: %w: %s", err, tail(filepath.Join(c.logs(), "containerd.log"), 5))
 	}
@@ -103,17 +98,14 @@ func (c *cluster) importPause(ctx context.Context) error {
 	return err
 }
 
-func (c *cluster) ctr(ctx context.Context, args ...string) (*exec.Cmd, error) {
+func (c *cluster) ctr(ctx context.Context, args ...string) *exec.Cmd {
 	return c.enter(ctx, "ctr", append([]string{"--address", containerdSocket, "--namespace", "k8s.io"}, args...)...)
 }
 
 // importImages gives an image archive to containerd and returns the images'
 // names once the kubelet can see them.
 func (c *cluster) importImages(ctx context.Context, archive io.Reader) ([]string, error) {
-	cmd, err := c.ctr(ctx, "images", "import", "--local", "-")
-	if err != nil {
-		return nil, err
-	}
+	cmd := c.ctr(ctx, "images", "import", "--local", "-")
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = archive, &out, &errs
 	if err := cmd.Run(); err != nil {
@@ -128,10 +120,7 @@ func (c *cluster) importImages(ctx context.Context, archive io.Reader) ([]string
 	for _, name := range names {
 		// containerd's CRI side learns of an image by an event, and then labels it.
 		if err := c.poll(ctx, func() bool {
-			cmd, err := c.ctr(ctx, "images", "ls", "--quiet", fmt.Sprintf(`name==%q,labels."io.cri-containerd.image"==managed`, name))
-			if err != nil {
-				return false
-			}
+			cmd := c.ctr(ctx, "images", "ls", "--quiet", fmt.Sprintf(`name==%q,labels."io.cri-containerd.image"==managed`, name))
 			out, err := cmd.Output()
 			return err == nil && len(bytes.TrimSpace(out)) > 0
 		}); err != nil {

@@ -223,11 +223,7 @@ func (c *cluster) execKubectl(ctx context.Context, args []string) error {
 	if err := c.mustRun(); err != nil {
 		return err
 	}
-	cmd, err := c.kubectl(ctx, args...)
-	if err != nil {
-		return err
-	}
-	return execute(cmd)
+	return execute(c.kubectl(ctx, args...))
 }
 
 // execInNetwork turns this process into a command in the cluster's network

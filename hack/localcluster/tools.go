@@ -36,8 +36,8 @@ func tools() []tool {
 	return []tool{
 		{name: "containerd", version: "v2.4.2", install: []string{containerd + "containerd", containerd + "containerd-shim-runc-v2", containerd + "ctr"}},
 		{
-			name: "kubernetes", version: kubernetesVersion, local: []string{"./kubenode", "./coredns"}, flags: versionFlags(kubernetesVersion),
-			links: []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl", "gpu-plugin"},
+			name: "kubernetes", version: kubernetesVersion, local: []string{"./kubenode", "./coredns", "./gpuplugin"}, flags: versionFlags(kubernetesVersion),
+			links: []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"},
 		},
 		{name: "pause", version: "1", local: []string{"./pause"}},
 	}
@@ -100,24 +100,24 @@ func (b toolbox) hashSources(h io.Writer, t tool) error {
 	return nil
 }
 
-// find returns a function from a program's name to its path relative to the
-// cache, and an error when a tool was never built.
-func (b toolbox) find() (func(program string) string, error) {
-	paths := map[string]string{}
+// find returns the path of every program relative to the cache, and an error
+// when a tool was never built.
+func (b toolbox) find() (map[string]string, error) {
+	programs := map[string]string{}
 	for _, t := range tools() {
 		dir, err := b.dir(t)
 		if err != nil {
 			return nil, err
 		}
-		programs, err := os.ReadDir(filepath.Join(b.cache, dir))
+		entries, err := os.ReadDir(filepath.Join(b.cache, dir))
 		if err != nil {
 			return nil, fmt.Errorf("%s is not built: run `localcluster up` or `localcluster build`", t.name)
 		}
-		for _, p := range programs {
-			paths[p.Name()] = filepath.Join(dir, p.Name())
+		for _, e := range entries {
+			programs[e.Name()] = filepath.Join(dir, e.Name())
 		}
 	}
-	return func(program string) string { return paths[program] }, nil
+	return programs, nil
 }
 
 // build builds every tool that is missing. Only one process does so at a time.

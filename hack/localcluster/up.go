@@ -85,11 +85,15 @@ func (c *cluster) start(ctx context.Context, gpus int) error {
 			return err
 		}
 	}
+	programs, err := c.tools.find()
+	if err != nil {
+		return err
+	}
 	plan, err := claimSlot(c.name)
 	if err != nil {
 		return err
 	}
-	c.rec = &record{Plan: plan, Started: time.Now()}
+	c.rec = &record{Plan: plan, Started: time.Now(), Programs: programs}
 	if err := writeJSON(c.nodeFile(), c.rec); err != nil {
 		return err
 	}
@@ -169,11 +173,7 @@ func (c *cluster) writeFiles(p Plan, gpus int) error {
 			return err
 		}
 	}
-	find, err := c.tools.find()
-	if err != nil {
-		return err
-	}
-	inside := func(program string) string { return filepath.Join(inCache, find(program)) }
+	inside := func(program string) string { return filepath.Join(inCache, c.rec.Programs[program]) }
 	if err := writeJSON(c.sub("init.json"), initPlan{
 		Plan:       p,
 		Components: components(p, inside),
@@ -198,7 +198,11 @@ func (c *cluster) startInit() error {
 		return err
 	}
 	defer w.Close()
-	cmd := exec.Command("/proc/self/exe", "init", c.cache, c.sub("init.json"))
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, "init", c.cache, c.sub("init.json"))
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.ExtraFiles = []*os.File{r}
@@ -241,10 +245,7 @@ func (c *cluster) apply(ctx context.Context) error {
 	if err := c.poll(ctx, func() bool { return ready(ctx, client, c.rec.Plan.Server()+"/readyz") }); err != nil {
 		return fmt.Errorf("the apiserver is not ready: %w: %s", err, tail(filepath.Join(c.logs(), "kube-apiserver.log"), 5))
 	}
-	cmd, err := c.kubectl(ctx, "apply", "--server-side", "--validate=false", "-f", c.sub("conf", "manifests.yaml"))
-	if err != nil {
-		return err
-	}
+	cmd := c.kubectl(ctx, "apply", "--server-side", "--validate=false", "-f", c.sub("conf", "manifests.yaml"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("applying %s: %w: %s", c.sub("conf", "manifests.yaml"), err, out)
 	}

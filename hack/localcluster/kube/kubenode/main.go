@@ -1,6 +1,6 @@
 // Command kubenode is every Kubernetes program of the local cluster in one
 // binary: etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
-// kubelet, kube-proxy, kubectl and gpu-plugin. One link step instead of seven
+// kubelet, kube-proxy and kubectl. One link step instead of seven
 // is what keeps a cold build in minutes.
 //
 // The program is chosen by the name it is called by, or by its first argument.
@@ -37,7 +37,7 @@ func main() {
 			return
 		}
 	}
-	fmt.Fprintln(os.Stderr, "kubenode: call it as, or with the first argument, etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy, kubectl or gpu-plugin")
+	fmt.Fprintln(os.Stderr, "kubenode: call it as, or with the first argument, etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy or kubectl")
 	os.Exit(2)
 }
 
@@ -60,11 +60,6 @@ func run() bool {
 		logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)) //nolint:errcheck // as kubectl's own main does
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 			kubectlutil.CheckErr(err)
-		}
-	case "gpu-plugin":
-		if err := gpuPlugin(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, "gpu-plugin:", err)
-			os.Exit(1)
 		}
 	default:
 		return false

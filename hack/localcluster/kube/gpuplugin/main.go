@@ -1,3 +1,4 @@
+// Command gpuplugin is a kubelet device plugin for GPUs that do not exist.
 package main
 
 import (
@@ -24,24 +25,33 @@ const (
 	gpuPoll     = 200 * time.Millisecond
 )
 
-// gpuPlugin advertises as many pretended GPUs as the file named by its only
-// argument says. It reads the file again and again, so that the number can be
-// changed while the cluster is up, and registers anew when the kubelet restarts.
-func gpuPlugin(args []string) error {
-	if len(args) != 1 {
-		return errors.New("usage: gpu-plugin FILE (FILE holds the number of GPUs)")
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: gpuplugin FILE (FILE holds the number of GPUs)")
+		os.Exit(2)
 	}
-	p := &pretendedGPUs{file: args[0]}
+	if err := run(&pretendedGPUs{file: os.Args[1]}); err != nil {
+		fmt.Fprintln(os.Stderr, "gpuplugin:", err)
+		os.Exit(1)
+	}
+}
+
+// run advertises as many GPUs as the file says. It reads the file again and
+// again, so that the number can be changed while the cluster is up, and
+// registers anew when the kubelet restarts.
+func run(p *pretendedGPUs) error {
 	for {
-		if n, err := p.count(); err != nil {
+		n, err := p.count()
+		switch {
+		case err != nil:
 			return err
-		} else if n == 0 { // nothing to register: the node shows no such resource at all
+		case n == 0: // nothing to register: the node shows no such resource at all
 			time.Sleep(gpuPoll)
-			continue
-		}
-		if err := p.serve(); err != nil {
-			slog.Error("serving pretended GPUs", "error", err)
-			time.Sleep(gpuPoll)
+		default:
+			if err := p.serve(); err != nil {
+				slog.Error("serving pretended GPUs", "error", err)
+				time.Sleep(gpuPoll)
+			}
 		}
 	}
 }
