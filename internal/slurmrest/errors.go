@@ -174,6 +174,9 @@ func (e *NotFoundError) Error() string {
 		len(e.Names), slurmconf.CompressHostlist(e.Names))
 }
 
+// MissingNodes returns Names, for callers that do not import this package.
+func (e *NotFoundError) MissingNodes() []string { return e.Names }
+
 // UnsupportedError means that slurmrestd speaks none of the versions this program knows.
 type UnsupportedError struct {
 	Server  string
