@@ -146,6 +146,9 @@ func (e *Engine) Counts() []NodeSetCounts {
 	return list
 }
 
+// SlurmRead reports whether Slurm has been read completely at least once.
+func (e *Engine) SlurmRead() bool { return !e.reads.complete.IsZero() }
+
 // Settled reports that no request, boot, power-down or gate is in hand.
 func (e *Engine) Settled() bool {
 	return len(e.requests) == 0 && len(e.compactActive()) == 0 && len(e.gates) == 0

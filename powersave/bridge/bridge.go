@@ -81,7 +81,8 @@ type Bridge struct {
 	// Owned by the goroutine of Run.
 	requests map[string]bool // in the spool and with the engine; false: finished, still to be removed
 	gates    map[uint64]chan spool.GateReply
-	sent     map[string]powersave.NodeSetCounts
+	sent     map[string]powersave.NodeSetCounts // status as last written
+	writing  map[string]bool                    // a write of the NodeSet's status is under way
 	statusAt time.Time
 	dirty    bool
 
@@ -107,6 +108,7 @@ func New(c Config) *Bridge {
 		requests: map[string]bool{},
 		gates:    map[uint64]chan spool.GateReply{},
 		sent:     map[string]powersave.NodeSetCounts{},
+		writing:  map[string]bool{},
 	}
 }
 
@@ -190,7 +192,12 @@ func (b *Bridge) WatchError(err error) {
 }
 
 // NodeSets takes all NodeSets.
-func (b *Bridge) NodeSets(sets []powersave.NodeSet) { b.tell(powersave.NodeSetsRead{NodeSets: sets}) }
+func (b *Bridge) NodeSets(sets []powersave.NodeSet) {
+	b.inbox.put(func(ctx context.Context) {
+		clear(b.sent) // also the same counts say something new: that the new spec has been seen
+		b.step(ctx, powersave.NodeSetsRead{NodeSets: sets})
+	})
+}
 
 // Poked implements spool.Handler.
 func (b *Bridge) Poked() {
@@ -324,34 +331,39 @@ func decode(r spool.Request, log *slog.Logger) (powersave.Request, error) {
 	return req, nil
 }
 
-// publish writes NodeSet status that has changed, at most every statusPause.
+// publish writes NodeSet status that has changed, at most every statusPause, and not before
+// Slurm has been read: counts without it would be wrong.
 func (b *Bridge) publish(ctx context.Context) {
-	if !b.dirty || time.Now().Before(b.statusAt) {
+	if !b.dirty || time.Now().Before(b.statusAt) || !b.engine.SlurmRead() {
 		return
 	}
 	b.dirty, b.statusAt = false, time.Now().Add(statusPause)
 	counts := b.engine.Counts()
 	b.Metrics.counts(counts, len(b.requests), len(b.gates))
 	for _, c := range counts {
-		if b.sent[c.Name] == c {
+		switch {
+		case b.writing[c.Name]:
+			b.dirty = true // two writes at once could land in the wrong order
+			continue
+		case b.sent[c.Name] == c:
 			continue
 		}
-		b.sent[c.Name] = c
+		b.sent[c.Name], b.writing[c.Name] = c, true
 		b.call(ctx, func(ctx context.Context) {
-			if err := b.Kubernetes.UpdateStatus(ctx, c); err != nil {
-				b.Log.Warn("writing NodeSet status", "nodeset", c.Name, "error", err)
-				b.inbox.put(func(context.Context) {
+			err := b.Kubernetes.UpdateStatus(ctx, c)
+			b.inbox.put(func(context.Context) {
+				delete(b.writing, c.Name)
+				if err != nil {
+					b.Log.Warn("writing NodeSet status", "nodeset", c.Name, "error", err)
 					delete(b.sent, c.Name)
 					b.dirty, b.statusAt = true, time.Now().Add(statusRetry)
-				})
-			}
+				}
+			})
 		})
 	}
-	for name := range b.sent {
-		if !slices.ContainsFunc(counts, func(c powersave.NodeSetCounts) bool { return c.Name == name }) {
-			delete(b.sent, name)
-		}
-	}
+	maps.DeleteFunc(b.sent, func(name string, _ powersave.NodeSetCounts) bool {
+		return !slices.ContainsFunc(counts, func(c powersave.NodeSetCounts) bool { return c.Name == name })
+	})
 }
 
 // call runs f beside the loop, at most Parallel at once.

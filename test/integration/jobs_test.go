@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -35,9 +36,8 @@ func TestJobs(t *testing.T) {
 			pods := c.slurmdPods()
 			require.Len(t, pods, 2)
 			for name, p := range pods {
-				node := c.slurm("scontrol", "--oneliner", "show", "node", name)
-				assert.Contains(t, node, "InstanceId="+string(p.UID), "Slurm knows which pod serves the node")
-				assert.NotEmpty(t, p.Annotations["slurmtide.io/request"])
+				assert.Contains(t, c.slurm("scontrol", "--oneliner", "show", "node", name), "NodeAddr="+p.Status.PodIP)
+				assert.NotEmpty(t, p.Annotations[v1alpha1.AnnotationRequest])
 			}
 			c.waitJob(id, "COMPLETED")
 			ended := time.Now()
