@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -128,8 +129,12 @@ func (d *demo) step(ctx context.Context, name string, timeout time.Duration, f f
 	detail, err := f(ctx)
 	result := stepResult{Name: name, OK: err == nil, Seconds: time.Since(began).Seconds(), Detail: detail}
 	if err != nil {
-		result.Detail = err.Error()
-		err = fmt.Errorf("step %q failed: %w", name, err)
+		// Package stack's errors go on with a description, but there is diagnose.
+		result.Detail, _, _ = strings.Cut(err.Error(), "\n")
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+			result.Detail += ": " + cause.Error()
+		}
+		err = &stepError{name, result.Detail, err}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,6 +146,15 @@ func (d *demo) step(ctx context.Context, name string, timeout time.Duration, f f
 	}
 	return err
 }
+
+// stepError says in one line which step failed and why.
+type stepError struct {
+	step, why string
+	cause     error
+}
+
+func (e *stepError) Error() string { return fmt.Sprintf("step %q failed: %s", e.step, e.why) }
+func (e *stepError) Unwrap() error { return e.cause }
 
 // together runs steps side by side and returns the first failure, which ends the others.
 func (d *demo) together(ctx context.Context, steps map[string]func(context.Context) (string, error)) error {

@@ -15,7 +15,8 @@ import (
 
 const (
 	diagnoseTimeout = 20 * time.Second
-	diagnoseLines   = 12 // of each log
+	diagnoseLines   = 8 // of each log
+	diagnoseWidth   = 240
 )
 
 // diagnose tells what may help to find why a step failed. What cannot be read is said in its place.
@@ -27,20 +28,21 @@ func (d *demo) diagnose(ctx context.Context) string {
 		if err != nil {
 			text += "\n" + err.Error()
 		}
-		if text = strings.TrimSpace(text); text != "" {
-			fmt.Fprintf(&b, "\n--- %s\n%s\n", title, text)
+		fmt.Fprintf(&b, "\n--- %s\n", title)
+		for line := range strings.Lines(strings.TrimSpace(text)) {
+			fmt.Fprintln(&b, cut(strings.TrimRight(line, "\n"), diagnoseWidth))
 		}
 	}
-	out, _, err := d.stack.Exec(ctx, stack.ContainerBridge, "slurmtide", "status", "-o", "wide")
+	out, _, err := d.stack.Exec(ctx, stack.ContainerBridge, "slurmtide", "status")
 	section("slurmtide status", out, err)
-	out, _, err = d.stack.Exec(ctx, stack.ContainerSlurmctld, "sh", "-c", "squeue -a; sinfo -N -o '%N %T %E'")
-	section("squeue, sinfo", out, err)
+	out, _, err = d.stack.Exec(ctx, stack.ContainerSlurmctld, "sh", "-c", "squeue; sinfo -o '%N %T %E'")
+	section("squeue and sinfo", out, err)
 	pods, err := d.kube.CoreV1().Pods(d.settings.namespace).List(ctx, metav1.ListOptions{})
 	if err == nil {
 		out = podLines(pods.Items)
 	}
 	section("pods", out, err)
-	for _, container := range []string{stack.ContainerBridge, stack.ContainerSlurmctld} {
+	for _, container := range []string{stack.ContainerBridge, stack.ContainerSlurmctld, stack.ContainerSlurmrestd} {
 		log, err := d.kube.CoreV1().Pods(d.settings.namespace).
 			GetLogs(controlPlanePod, &corev1.PodLogOptions{Container: container, TailLines: new(int64(diagnoseLines))}).DoRaw(ctx)
 		section("last lines of "+container, string(log), err)
@@ -82,7 +84,7 @@ func (d *demo) hints() string {
 The same in figures: %s. The cluster stays up; try
 
   %s get nodesets,pods
-  %s%s -- sbatch -N3 --wrap "srun hostname; sleep 60"
+  %s%s -- sbatch --chdir=/tmp -N3 --wrap "srun hostname; sleep 60"
   %s%s -- sinfo -N -l
   %s%s -- slurmtide status
   make demo-down      # removes the cluster

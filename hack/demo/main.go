@@ -7,12 +7,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 )
 
 // Exit codes.
@@ -38,6 +40,8 @@ func main() {
 		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q\n", flag.Arg(0))
 		os.Exit(exitUsage)
 	}
+	// client-go tells on stderr about every exec that is cut short, in the middle of the table.
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	os.Exit(run(s))
 }
 

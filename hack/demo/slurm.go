@@ -79,7 +79,7 @@ func readLook(dec *json.Decoder) (look, error) {
 func (l look) job(id uint32) []job {
 	var found []job
 	for _, j := range l.Jobs {
-		if j.ID == id || j.ArrayID.Set && j.ArrayID.Number == uint64(id) {
+		if j.ID == id || j.ArrayID.Number == uint64(id) {
 			found = append(found, j)
 		}
 	}
@@ -142,7 +142,10 @@ func (n node) off() bool {
 	return s.Has(powersave.NodeIdle|powersave.NodeCloud|powersave.NodePoweredDown) && !s.Any(busyWords)
 }
 
-// words is the node's state without CLOUD, which all have.
+// words is the node's state without CLOUD, which all have, and NOT_RESPONDING, which goes with POWERING_UP.
 func (n node) words() string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(n.States), func(w string) bool { return w == "CLOUD" }), "+")
+	booting := n.state().Has(powersave.NodePoweringUp)
+	return strings.Join(slices.DeleteFunc(slices.Clone(n.States), func(w string) bool {
+		return w == "CLOUD" || booting && w == "NOT_RESPONDING"
+	}), "+")
 }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseMark(t *testing.T) {
+	got, err := parseMark("1795237041.020304050\n")
+	require.NoError(t, err)
+	assert.Equal(t, time.Unix(1795237041, 20304050).UTC(), got)
+	for name, text := range map[string]string{"empty": "", "no fraction": "1795237041", "no nanoseconds": "1795237041.5", "busybox": "1795237041.%N", "text": "hello"} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseMark(text)
+			assert.ErrorContains(t, err, "is not what `date +%s.%N` prints")
+		})
+	}
+}
+
+func TestParseSbatch(t *testing.T) {
+	got, err := parseSbatch("gpu", "1795237041.000000001\n17\n")
+	require.NoError(t, err)
+	assert.Equal(t, jobRun{Name: "gpu", ID: 17, Submitted: time.Unix(1795237041, 1).UTC()}, got)
+	for name, text := range map[string]string{"nothing": "", "no id": "1795237041.000000001\n", "no time": "17\n18\n", "other clusters": "1795237041.000000001\n17;other\n"} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseSbatch("gpu", text)
+			assert.Error(t, err)
+		})
+	}
+}
+
+func TestParseSrun(t *testing.T) {
+	got, began, err := parseSrun("100.000000000\n103.500000000 4 cpu-7\n102.250000000 4 cpu-6\n")
+	require.NoError(t, err)
+	got.ran(began...)
+	assert.Equal(t, jobRun{
+		Name: "srun", ID: 4, Nodes: []string{"cpu-6", "cpu-7"}, Submitted: time.Unix(100, 0).UTC(),
+		Running: time.Unix(102, 250e6).UTC(), AllRun: time.Unix(103, 500e6).UTC(), SecondsToRunning: 2.25, SecondsToAllRunning: 3.5,
+	}, got)
+
+	got, _, err = parseSrun("100.000000000\n103.500000000 4 cpu-7\n102.250000000 4 cpu-7\n")
+	require.NoError(t, err)
+	assert.Len(t, got.Nodes, 1, "both tasks on one node must not look like two nodes")
+	for name, text := range map[string]string{
+		"nothing": "", "one task": "100.000000000\n103.500000000 4 cpu-7\n", "no host": "100.000000000\n103.500000000 4\n102.250000000 4 cpu-7\n",
+		"no id": "100.000000000\n103.500000000 x cpu-6\n102.250000000 4 cpu-7\n", "no time": "x\n103.500000000 4 cpu-6\n102.250000000 4 cpu-7\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := parseSrun(text)
+			assert.Error(t, err)
+		})
+	}
+}
+
+func TestSplitLines(t *testing.T) {
+	assert.Equal(t, []string{"a", "", "b"}, splitLines("a\n\nb\nhalf a li"))
+	assert.Empty(t, splitLines("half a li"))
+}
