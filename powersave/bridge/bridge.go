@@ -148,7 +148,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 
 func (b *Bridge) nextWake() time.Time {
 	next := b.engine.NextWake()
-	if b.dirty && (next.IsZero() || b.statusAt.Before(next)) {
+	if b.dirty && b.engine.SlurmRead() && (next.IsZero() || b.statusAt.Before(next)) {
 		return b.statusAt
 	}
 	return next

@@ -155,6 +155,13 @@ func (w *world) set(state powersave.NodeState, names ...string) {
 	}
 }
 
+// look runs f, which may read anything of w.
+func (w *world) look(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
 // start runs a bridge on the spool in dir until the returned function is called.
 func (w *world) start(t *testing.T, dir string) (b *Bridge, stop func()) {
 	t.Helper()
@@ -215,7 +222,7 @@ func TestJobFromZeroAndBack(t *testing.T) {
 		submit(t, dir, spool.KindResume, "cpu-[0-1]", jobFile)
 		b.Poked()
 		synctest.Wait()
-		assert.Equal(t, 2, w.creates)
+		w.look(func() { assert.Equal(t, 2, w.creates) })
 		assert.Equal(t, 1, pending(t, b), "a request stays in the spool until its nodes have registered")
 		assert.Empty(t, gate)
 
@@ -225,7 +232,9 @@ func TestJobFromZeroAndBack(t *testing.T) {
 		assert.Less(t, time.Since(began), 1500*time.Millisecond)
 		pass(time.Second)
 		assert.Equal(t, 0, pending(t, b))
-		assert.Equal(t, powersave.NodeSetCounts{Name: "cpu", Nodes: 10, PoweredUp: 2, Ready: 2}, w.statuses["cpu"])
+		w.look(func() {
+			assert.Equal(t, powersave.NodeSetCounts{Name: "cpu", Nodes: 10, PoweredUp: 2, Ready: 2}, w.statuses["cpu"])
+		})
 
 		raw, err := b.Status(t.Context())
 		require.NoError(t, err)
@@ -238,10 +247,10 @@ func TestJobFromZeroAndBack(t *testing.T) {
 		w.set(leaving, "cpu-0", "cpu-1")
 		submit(t, dir, spool.KindSuspend, "cpu-[0-1]", "") // and no poke: the scan finds it
 		pass(5 * time.Second)
-		assert.Len(t, w.deletes, 2)
-		require.Len(t, w.updates, 1, "both names are freed in one update")
-		assert.Equal(t, powersave.StateResume, w.updates[0].State)
-		assert.ElementsMatch(t, []string{"cpu-0", "cpu-1"}, w.updates[0].Nodes)
+		w.look(func() { assert.Len(t, w.deletes, 2) })
+		w.look(func() { require.Len(t, w.updates, 1, "both names are freed in one update") })
+		w.look(func() { assert.Equal(t, powersave.StateResume, w.updates[0].State) })
+		w.look(func() { assert.ElementsMatch(t, []string{"cpu-0", "cpu-1"}, w.updates[0].Nodes) })
 		assert.Equal(t, 0, pending(t, b))
 	})
 }
@@ -267,15 +276,15 @@ func TestRestartGoesOn(t *testing.T) {
 				synctest.Wait()
 				pass(wait)
 				stop()
-				w.createErr = nil
+				w.look(func() { w.createErr = nil })
 
 				b, stop = w.start(t, dir)
 				defer stop()
 				pass(5 * time.Second)
 				assert.Equal(t, 0, pending(t, b))
-				assert.Len(t, w.pods, 2)
-				assert.Equal(t, up, w.slurm["cpu-0"])
-				assert.Empty(t, w.deletes)
+				w.look(func() { assert.Len(t, w.pods, 2) })
+				w.look(func() { assert.Equal(t, up, w.slurm["cpu-0"]) })
+				w.look(func() { assert.Empty(t, w.deletes) })
 			})
 		})
 	}
@@ -293,7 +302,7 @@ func TestOutages(t *testing.T) {
 		submit(t, dir, spool.KindResume, "cpu-[0-1],ghost", jobFile)
 		b.Poked()
 		pass(100 * time.Millisecond)
-		assert.Len(t, w.pods, 2, "a fresh resume does not wait for slurmrestd")
+		w.look(func() { assert.Len(t, w.pods, 2, "a fresh resume does not wait for slurmrestd") })
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -309,7 +318,8 @@ func TestOutages(t *testing.T) {
 		w.slurmErr = nil
 		w.mu.Unlock()
 		pass(time.Minute)
-		assert.Equal(t, 0, pending(t, b), "also the node that Slurm does not know is settled")
+		raw, _ = b.Status(t.Context())
+		assert.Equal(t, 0, pending(t, b), "also the node that Slurm does not know is settled: %s", raw)
 	})
 }
 
@@ -329,7 +339,7 @@ func TestRequestThatCannotBeUsedIsSetAside(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 1, st.Bad)
 		assert.Equal(t, 0, st.Depth)
-		assert.Contains(t, w.pods, "cpu-2", "a resume file without sense does not cost the nodes")
+		w.look(func() { assert.Contains(t, w.pods, "cpu-2", "a resume file without sense does not cost the nodes") })
 	})
 }
 
