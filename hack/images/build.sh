@@ -65,7 +65,7 @@ install_tools() {
 build_slurm() {
 	version=$1 suite=$2 arch=$(arch)
 	cache=${SLURMTIDE_CACHE:-$HOME/.cache/slurmtide}/images
-	key=$({ echo "$suite $arch"; cat "$here/build.sh" "$here/finish.sh" "$here/packages" "$here"/archive/*.go; } | sha256sum | cut -c1-16)
+	key=$({ echo "$suite $arch"; cat "$here/build.sh" "$here/finish.sh" "$here/packages" "$here/archive/archive.go"; } | sha256sum | cut -c1-16)
 	out=$cache/slurm-$version-$key.tar
 	mkdir -p "$cache"
 
