@@ -140,8 +140,9 @@ func combinedStates(c powersave.StateChange) []string {
 		return []string{"POWER_UP"}
 	case powersave.StatePowerDown:
 		return []string{"POWER_DOWN"}
+	default:
+		return nil
 	}
-	return nil
 }
 
 // namedStates spells the changes for v0.0.45.
@@ -151,8 +152,9 @@ func namedStates(c powersave.StateChange) []string {
 		return []string{"POWER_DOWN_ASAP"}
 	case powersave.StatePowerDownForce:
 		return []string{"POWER_DOWN_FORCE"}
+	default:
+		return combinedStates(c)
 	}
-	return combinedStates(c)
 }
 
 func stateWords[T ~string](spell func(powersave.StateChange) []string, c powersave.StateChange) *[]T {

@@ -177,7 +177,7 @@ func TestErrors(t *testing.T) {
 				assert.Equal(t, tc.auth, IsAuth(err), "auth")
 				assert.False(t, IsUnknownOutcome(err), "a read changes nothing")
 				for _, want := range append(tc.says, "list nodes") {
-					assert.ErrorContains(t, err, want)
+					require.ErrorContains(t, err, want)
 				}
 
 				always()

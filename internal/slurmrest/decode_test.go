@@ -33,7 +33,7 @@ func TestNoVal(t *testing.T) {
 	}
 	for _, text := range []string{`"soon"`, `[1]`, `true`, `{"set":1}`} {
 		var got noVal
-		assert.Error(t, json.Unmarshal([]byte(text), &got), text)
+		require.Error(t, json.Unmarshal([]byte(text), &got), text)
 	}
 	assert.Equal(t, Infinite, noVal{infinite: true}.seconds())
 	assert.Equal(t, Infinite, noVal{set: true, number: 65535}.seconds())

@@ -181,7 +181,7 @@ func TestRealTokens(t *testing.T) {
 			require.NoError(t, err)
 			_, err = c.Nodes(t.Context())
 			require.True(t, IsAuth(err), "%v", err)
-			assert.ErrorContains(t, err, "jwt_hs256.key")
+			require.ErrorContains(t, err, "jwt_hs256.key")
 			t.Log(err)
 			err = c.Ping(t.Context())
 			require.True(t, IsAuth(err), "ping must tell a refused token from a slurmctld that is down: %v", err)

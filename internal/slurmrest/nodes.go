@@ -180,8 +180,9 @@ func unchanged(change powersave.StateChange, state powersave.NodeState) bool {
 	case powersave.StateResume: // a second one is refused
 		return state.Any(powersave.NodePoweringDown | powersave.NodeDown | powersave.NodeDrain | powersave.NodeFail |
 			powersave.NodeFuture | powersave.NodeRebootRequested)
+	default:
+		return true
 	}
-	return true
 }
 
 func (c *Client) update(ctx context.Context, u powersave.NodeUpdate) error {
