@@ -63,7 +63,7 @@ func (s *Stack) Signal(ctx context.Context, signal, container string) error {
 	if !ok {
 		return fmt.Errorf("no way to signal %q: only %s and %s run as the user who sends", container, ContainerSlurmctld, ContainerBridge)
 	}
-	// The pod's processes are one namespace, see objects.go. slurmctld's helper has the same name, but is not slurmctld's eldest.
+	// The pod's processes are one namespace, see objects.go. Eldest: a child that is about to run a program still looks like its parent.
 	if _, _, err := s.Exec(ctx, ContainerSlurmctld, "pkill", "-"+signal, "--oldest", "-f", pattern); err != nil {
 		return fmt.Errorf("signalling %s: %w", container, err)
 	}

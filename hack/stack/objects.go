@@ -3,7 +3,6 @@ package stack
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -338,5 +337,5 @@ func containerNames(o Options) []string {
 	if !o.NoBridge {
 		names = append(names, ContainerBridge)
 	}
-	return slices.Clip(names)
+	return names
 }
