@@ -88,6 +88,9 @@ func (d *demo) steps(ctx context.Context) error {
 	if err := d.step(ctx, "control plane", deployTimeout, d.deploy); err != nil {
 		return err
 	}
+	if err := d.step(ctx, "scheduler", nodeSetTimeout, d.wakeScheduler); err != nil {
+		return err
+	}
 	if err := d.step(ctx, "NodeSets", nodeSetTimeout, d.createNodeSets); err != nil {
 		return err
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -76,6 +78,47 @@ func (d *demo) deploy(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("slurmctld, slurmrestd and the bridge run in pod %s of namespace %s", controlPlanePod, o.Namespace), nil
+}
+
+// wakeScheduler returns when the scheduler has had its first pass. Only there it reads SchedulerParameters; until then batch_sched_delay
+// is 3 s (job_scheduler.c), and the first job would show how slurmctld starts and not how nodes do.
+func (d *demo) wakeScheduler(ctx context.Context) (string, error) {
+	// Setting what is set already asks for a pass.
+	if _, _, err := d.stack.Exec(ctx, stack.ContainerSlurmctld, "scontrol", "update", "PartitionName=cpu", "State=UP"); err != nil {
+		return "", err
+	}
+	for {
+		out, _, err := d.stack.Exec(ctx, stack.ContainerSlurmctld, "sdiag", "--json")
+		if err != nil {
+			return "", err
+		}
+		passes, err := parsePasses(out)
+		if err != nil {
+			return "", err
+		}
+		if passes > 0 {
+			return "slurmctld has just started; its scheduler has now read slurm.conf's SchedulerParameters", nil
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			return "", fmt.Errorf("slurmctld's scheduler has not run: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// parsePasses returns how often slurmctld's main scheduler has run.
+func parsePasses(text string) (int, error) {
+	var doc struct {
+		Statistics *struct {
+			Passes int `json:"schedule_cycle_total"`
+		} `json:"statistics"`
+	}
+	if err := json.Unmarshal([]byte(text), &doc); err != nil {
+		return 0, fmt.Errorf("reading sdiag: %w", err)
+	}
+	if doc.Statistics == nil {
+		return 0, errors.New("reading sdiag: it has no statistics")
+	}
+	return doc.Statistics.Passes, nil
 }
 
 // createNodeSets returns when the bridge has accepted them and found their nodes in Slurm.

@@ -87,15 +87,17 @@ func (f *facts) seeBridge(st bridge.Status) {
 	}
 }
 
-// seeSlurm takes a look that began at asked and ended at now.
-func (f *facts) seeSlurm(l look, asked, now time.Time) {
+// seeSlurm takes a look that ended at now.
+func (f *facts) seeSlurm(l look, now time.Time) {
 	f.Slurm, f.SlurmErr = l, nil
 	state := map[string]node{}
 	for _, n := range l.Nodes {
 		state[n.Name] = n
 	}
 	for _, d := range f.Downs {
-		if !d.Gone.IsZero() && asked.After(d.Gone) && !state[d.Node].state().Any(powersave.NodePoweringDown|powersave.NodePowerDown) {
+		// A look older than the pod's end shows a node that is up or POWERING_DOWN.
+		s := state[d.Node].state()
+		if !d.Gone.IsZero() && s.Any(powersave.NodePoweredDown|powersave.NodePoweringUp) && !s.Any(powersave.NodePoweringDown) {
 			setOnce(&d.Free, now)
 		}
 	}
@@ -125,6 +127,11 @@ func (f *facts) atZero() string {
 	}
 	if len(awake) > 0 {
 		return "Slurm shows " + compress(awake) + " " + words
+	}
+	for _, d := range f.Downs {
+		if d.Free.IsZero() {
+			return "Slurm was not read since the pod of " + d.Node + " went"
+		}
 	}
 	return ""
 }

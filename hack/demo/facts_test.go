@@ -59,15 +59,16 @@ func TestPowerDown(t *testing.T) {
 
 	resting := look{Nodes: []node{slurmNode("cpu-0", "IDLE", "CLOUD", "POWERED_DOWN")}}
 	goingDown := look{Nodes: []node{slurmNode("cpu-0", "IDLE", "CLOUD", "POWERING_DOWN")}}
-	f.seeSlurm(resting, at(1.9), at(2))
+	up := look{Nodes: []node{slurmNode("cpu-0", "IDLE", "CLOUD")}}
+	f.seeSlurm(goingDown, at(2))
 	f.losePod("cpu-0", "u1", at(2.5))
 	assert.Empty(t, f.Pods)
-	f.seeSlurm(resting, at(2.4), at(2.6)) // began before the pod was gone
-	f.seeSlurm(goingDown, at(2.7), at(2.8))
+	f.seeSlurm(up, at(2.6)) // an answer that took its time
+	f.seeSlurm(goingDown, at(2.8))
 	require.Len(t, f.Downs, 1)
 	assert.Zero(t, f.Downs[0].Free)
-	f.seeSlurm(resting, at(2.9), at(3))
-	f.seeSlurm(resting, at(4), at(4.1))
+	f.seeSlurm(resting, at(3))
+	f.seeSlurm(resting, at(4.1))
 	f.seeBridge(bridge.Status{Engine: powersave.Status{Offs: []powersave.Boot{{Node: "cpu-0"}}}}) // freeing: no pod any more
 	want := []*powerDown{{Node: "cpu-0", UID: "u1", Requested: at(1), Accepted: at(1.1), Deleting: at(1.2), Gone: at(2.5), Free: at(3)}}
 	assert.Equal(t, want, f.Downs)
@@ -98,6 +99,7 @@ func TestAtZero(t *testing.T) {
 		"power-down":      {func(f *facts) { f.Bridge.Engine.Offs = make([]powersave.Boot, 1) }, "requests in hand"},
 		"gate":            {func(f *facts) { f.Bridge.Engine.Gates = 1 }, "requests in hand"},
 		"nodes":           {func(f *facts) { f.Slurm.Nodes[1].States = []string{"IDLE", "CLOUD", "POWERING_DOWN"} }, "Slurm shows cpu-1 IDLE+POWERING_DOWN"},
+		"look too old":    {func(f *facts) { f.losePod("cpu-1", "u", noon) }, "not read since the pod of cpu-1 went"},
 		"node went wrong": {func(f *facts) { f.Slurm.Nodes[0].States = []string{"DOWN", "CLOUD", "POWERED_DOWN"} }, "Slurm shows cpu-0 DOWN+POWERED_DOWN"},
 	} {
 		t.Run(name, func(t *testing.T) {

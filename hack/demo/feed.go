@@ -127,7 +127,6 @@ func (f *feed) lookAtSlurm(ctx context.Context) error {
 
 	dec := json.NewDecoder(answer)
 	for {
-		asked := time.Now()
 		late := time.AfterFunc(lookTimeout, func() { cancel(fmt.Errorf("slurmctld did not answer within %v", lookTimeout)) })
 		if _, err := io.WriteString(ask, "\n"); err != nil {
 			late.Stop()
@@ -138,7 +137,7 @@ func (f *feed) lookAtSlurm(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.world.update(func(facts *facts) { facts.seeSlurm(l, asked, time.Now()) })
+		f.world.update(func(facts *facts) { facts.seeSlurm(l, time.Now()) })
 		if !pause(ctx, slurmEvery) {
 			return ctx.Err()
 		}

@@ -80,7 +80,7 @@ type moment struct {
 func (b bootTimes) moments() []moment {
 	return []moment{
 		{"requested", b.Requested}, {"accepted", b.Accepted}, {"created", b.Created}, {"scheduled", b.Scheduled},
-		{"running", b.Timeline.Running}, {"registered", b.Registered}, {"job RUNNING", b.JobRunning},
+		{"running", b.Running}, {"registered", b.Registered}, {"job RUNNING", b.JobRunning},
 	}
 }
 
