@@ -2,4 +2,9 @@ module github.com/slurmtide/slurmtide/hack/localcluster
 
 go 1.26.0
 
-require golang.org/x/sys v0.40.0 // indirect
+require (
+	github.com/stretchr/testify v1.12.1
+	golang.org/x/sys v0.40.0
+)
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect

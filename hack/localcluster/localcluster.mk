@@ -6,16 +6,18 @@ NAME ?= slurmtide
 GPUS ?=
 ARGS ?= get nodes,pods --all-namespaces
 
+##@ Local cluster
+
 .PHONY: cluster-up cluster-down cluster-status kubectl
 
-cluster-up: ## Start the local cluster NAME with GPUS pretended GPUs, or check that it runs
+cluster-up: ## start the local cluster NAME with GPUS pretended GPUs, or check that it runs
 	@$(LOCALCLUSTER) --name $(NAME) up $(if $(GPUS),--gpus $(GPUS))
 
-cluster-down: ## Remove the local cluster NAME and all it made
+cluster-down: ## remove the local cluster NAME and all it made
 	@$(LOCALCLUSTER) --name $(NAME) down
 
-cluster-status: ## Show the local cluster NAME
+cluster-status: ## show the local cluster NAME
 	@$(LOCALCLUSTER) --name $(NAME) status
 
-kubectl: ## Run kubectl ARGS="..." against the local cluster NAME
+kubectl: ## run kubectl ARGS="..." against the local cluster NAME
 	@$(LOCALCLUSTER) --name $(NAME) kubectl $(ARGS)

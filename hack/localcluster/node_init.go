@@ -137,6 +137,9 @@ func setUpNetwork(p Plan) error {
 		{"ip", "address", "add", p.DNSAddr().String() + "/32", "dev", "lo"},
 		{"ip", "address", "add", p.NodeAddr().String() + "/24", "dev", "eth0"},
 		{"ip", "link", "set", "eth0", "up"},
+		// Connections of the node itself to a service need a route before kube-proxy's rules redirect
+		// them. One to the node itself, so that an address without a service refuses at once.
+		{"ip", "route", "add", "local", p.ServiceCIDR().String(), "dev", "lo", "src", p.NodeAddr().String()},
 		// Pods reach services of the host at its end of the veth; the host has no route back to pod addresses.
 		{"iptables", "-w", "-t", "nat", "-A", "POSTROUTING", "-s", p.PodCIDR().String(), "-o", "eth0", "-j", "MASQUERADE"},
 	} {

@@ -80,10 +80,8 @@ func (c *cluster) start(ctx context.Context, gpus int) error {
 	defer c.out.step("starting cluster %s", c.name)()
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
-	for _, dir := range []string{"logs", "run", "etcd", "kubelet", "containerd", "pod-logs"} {
-		if err := os.MkdirAll(c.sub(dir), 0o700); err != nil {
-			return err
-		}
+	if err := c.makeDirs(); err != nil {
+		return err
 	}
 	programs, err := c.tools.find()
 	if err != nil {
@@ -152,6 +150,15 @@ func overlaps(addrs []net.Addr, p Plan) bool {
 		}
 	}
 	return false
+}
+
+func (c *cluster) makeDirs() error {
+	for _, dir := range []string{"logs", "run", "etcd", "kubelet", "containerd", "pod-logs"} {
+		if err := os.MkdirAll(c.sub(dir), 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *cluster) writeFiles(p Plan, gpus int) error {
