@@ -87,7 +87,7 @@ func (s *screen) clear() string {
 	if s.drawn == 0 {
 		return ""
 	}
-	up := fmt.Sprintf("\x1b[%dA\x1b[J", s.drawn)
+	up := fmt.Sprintf("\r\x1b[%dA\x1b[J", s.drawn) // \r: a Ctrl-C or a key leaves its echo behind the table
 	s.drawn = 0
 	return up
 }

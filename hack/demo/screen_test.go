@@ -19,9 +19,10 @@ func terminal(t *testing.T, text string, width int) []string {
 	var shown []string
 	line := ""
 	for text != "" {
-		if seq := regexp.MustCompile(`^\x1b\[(\d*)([AJ])`).FindStringSubmatch(text); seq != nil {
-			require.Empty(t, line, "the cursor is at the beginning of a line")
+		if seq := regexp.MustCompile(`^\r?\x1b\[(\d*)([AJ])`).FindStringSubmatch(text); seq != nil {
 			if seq[2] == "A" {
+				require.True(t, strings.HasPrefix(seq[0], "\r"), "from the beginning of the line, whatever was typed")
+				line = ""
 				n, err := strconv.Atoi(seq[1])
 				require.NoError(t, err)
 				require.LessOrEqual(t, n, len(shown))
@@ -51,6 +52,7 @@ func TestScreenOnTerminal(t *testing.T) {
 		s.say("deploying")
 		s.show(newView(f, time.Second, "one"))
 		time.Sleep(2 * time.Second)
+		out.WriteString("^C")
 		s.say("ok  first")
 		f.Slurm.Jobs = f.Slurm.Jobs[:2]
 		s.show(newView(f, 2*time.Second, "two"))
@@ -87,9 +89,30 @@ func TestScreenElsewhere(t *testing.T) {
 	})
 }
 
-func TestNewScreenPlainWithoutTerminal(t *testing.T) {
-	f, err := os.CreateTemp(t.TempDir(), "out")
+func TestNewScreen(t *testing.T) {
+	file, err := os.CreateTemp(t.TempDir(), "out")
 	require.NoError(t, err)
-	defer f.Close()
-	assert.Nil(t, newScreen(f, func(string) string { return "" }, noon).size)
+	defer file.Close()
+	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer tty.Close()
+	for name, tt := range map[string]struct {
+		f    *os.File
+		env  map[string]string
+		want bool
+	}{
+		"terminal":      {tty, map[string]string{"TERM": "xterm"}, true},
+		"NO_COLOR":      {tty, map[string]string{"TERM": "xterm", "NO_COLOR": "1"}, false},
+		"dumb terminal": {tty, map[string]string{"TERM": "dumb"}, false},
+		"file":          {file, map[string]string{"TERM": "xterm"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScreen(tt.f, func(key string) string { return tt.env[key] }, noon)
+			require.Equal(t, tt.want, s.size != nil)
+			if tt.want {
+				width, height := s.size()
+				assert.Equal(t, []int{80, 24}, []int{width, height}, "a terminal that does not know its size")
+			}
+		})
+	}
 }
