@@ -33,6 +33,9 @@ type local struct {
 	name string
 }
 
+// in is the same cluster for a subtest.
+func (l local) in(t *testing.T) local { return local{t, l.name} }
+
 func (l local) try(args ...string) (string, error) {
 	cmd := exec.Command("./localcluster.sh", append([]string{"--name", l.name}, args...)...)
 	var out, errs bytes.Buffer
@@ -132,33 +135,33 @@ func TestLocalCluster(t *testing.T) {
 	one.kubectl("apply", "-f", "testdata/pods.yaml")
 	two.run("up") // side by side from here on
 
-	t.Run("pods run", func(t *testing.T) { testPods(t, local{t, one.name}, probe) })
-	t.Run("names resolve", func(t *testing.T) { testNames(t, local{t, one.name}) })
-	t.Run("gpus", func(t *testing.T) { testGPUs(t, local{t, one.name}) })
+	t.Run("pods run", func(t *testing.T) { testPods(one.in(t), probe) })
+	t.Run("names resolve", func(t *testing.T) { testNames(one.in(t)) })
+	t.Run("gpus", func(t *testing.T) { testGPUs(one.in(t)) })
 	t.Run("side by side", func(t *testing.T) {
 		a, _ := one.status()
 		b, code := two.status()
 		assert.Zero(t, code)
 		assert.NotEqual(t, a.Record.Plan.Slot, b.Record.Plan.Slot)
-		assert.Equal(t, two.name, local{t, two.name}.get("nodes", ".items[*].metadata.name"))
+		assert.Equal(t, two.name, two.in(t).get("nodes", ".items[*].metadata.name"))
 		assert.Contains(t, one.run("list"), two.name)
 	})
-	t.Run("components that die come back", func(t *testing.T) { testRepair(t, local{t, one.name}) })
-	t.Run("a crash leaves no trouble", func(t *testing.T) { testCrash(t, local{t, two.name}) })
-	t.Run("commands in the network", func(t *testing.T) { testNS(t, local{t, one.name}) })
+	t.Run("components that die come back", func(t *testing.T) { testRepair(one.in(t)) })
+	t.Run("a crash leaves no trouble", func(t *testing.T) { testCrash(two.in(t)) })
+	t.Run("commands in the network", func(t *testing.T) { testNS(one.in(t)) })
 }
 
-func testPods(t *testing.T, l local, probe string) {
+func testPods(l local, probe string) {
 	l.eventually("Running", "pod/probe-0", ".status.phase")
-	assert.Contains(t, l.kubectl("logs", "probe-0"), "probe: serving on probe-0")
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	assert.Contains(l.t, l.kubectl("logs", "probe-0"), "probe: serving on probe-0")
+	require.EventuallyWithT(l.t, func(c *assert.CollectT) {
 		reason, err := l.try("kubectl", "get", "pod/no-image", "-o", "jsonpath={.status.containerStatuses[0].state.waiting.reason}")
 		assert.NoError(c, err)
 		assert.Contains(c, []string{"ErrImagePull", "ImagePullBackOff"}, reason)
 	}, 15*time.Second, interval, "an image that is not there must fail at once")
-	assert.Equal(t, "probe: probe-0\n", throughPortForward(t, l, "pod/probe-0"))
+	assert.Equal(l.t, "probe: probe-0\n", throughPortForward(l.t, l, "pod/probe-0"))
 	address := l.get("service/front", ".spec.clusterIP")
-	require.EventuallyWithT(t, func(c *assert.CollectT) { // once kube-proxy has it
+	require.EventuallyWithT(l.t, func(c *assert.CollectT) { // once kube-proxy has it
 		out, err := l.try("ns", probe, "get", "http://"+address)
 		assert.NoError(c, err)
 		assert.Equal(c, "probe: probe-0\n", out)
@@ -172,7 +175,7 @@ func throughPortForward(t *testing.T, l local, target string) string {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	defer func() {
-		assert.NoError(t, cmd.Process.Kill())
+		require.NoError(t, cmd.Process.Kill())
 		cmd.Wait() //nolint:errcheck // killed
 	}()
 	var port int
@@ -186,65 +189,65 @@ func throughPortForward(t *testing.T, l local, target string) string {
 	return string(body)
 }
 
-func testNames(t *testing.T, l local) {
+func testNames(l local) {
 	pod := "probe-0"
 	ip := l.get("pod/probe-0", ".status.podIP")
 	for _, name := range []string{"probe-0.probes", "probes", "probe-0.probes.default.svc.cluster.local"} {
-		require.EventuallyWithT(t, func(c *assert.CollectT) {
+		require.EventuallyWithT(l.t, func(c *assert.CollectT) {
 			assert.Equal(c, []string{ip}, l.lookup(pod, "ip4", name), name)
 		}, within, interval)
-		assert.Empty(t, l.lookup(pod, "ip6", name), name)
+		assert.Empty(l.t, l.lookup(pod, "ip6", name), name)
 	}
-	assert.Equal(t, []string{l.get("service/front", ".spec.clusterIP")}, l.lookup(pod, "ip4", "front"))
+	assert.Equal(l.t, []string{l.get("service/front", ".spec.clusterIP")}, l.lookup(pod, "ip4", "front"))
 	for _, absent := range []string{"example.com", "nothing", "nothing.probes", "host.internal."} {
-		assert.Empty(t, l.lookup(pod, "ip4", absent), absent)
-		assert.Empty(t, l.lookup(pod, "ip6", absent), absent)
+		assert.Empty(l.t, l.lookup(pod, "ip4", absent), absent)
+		assert.Empty(l.t, l.lookup(pod, "ip6", absent), absent)
 	}
 }
 
-func testGPUs(t *testing.T, l local) {
+func testGPUs(l local) {
 	l.eventually("Running", "pod/gpu", ".status.phase")
 	l.eventually("Unschedulable", "pod/too-many-gpus", `.status.conditions[?(@.type=="PodScheduled")].reason`)
 	l.run("up", "--gpus", "11")
 	l.eventually("Running", "pod/too-many-gpus", ".status.phase")
 }
 
-func testRepair(t *testing.T, l local) {
+func testRepair(l local) {
 	before, _ := l.status()
 	started := l.get("pod/probe-0", ".status.containerStatuses[0].state.running.startedAt")
 	killed := []string{"etcd", "kube-apiserver", "containerd", "kubelet", "coredns", "kube-proxy", "kube-scheduler", "kube-controller-manager"}
 	for _, name := range killed {
-		require.NoError(t, unix.Kill(before.Health.PIDs[name], unix.SIGKILL), name)
+		require.NoError(l.t, unix.Kill(before.Health.PIDs[name], unix.SIGKILL), name)
 	}
 	l.run("up")
 	after, code := l.status()
-	assert.Zero(t, code)
+	assert.Zero(l.t, code)
 	for _, name := range killed {
-		assert.NotEqual(t, before.Health.PIDs[name], after.Health.PIDs[name], name)
+		assert.NotEqual(l.t, before.Health.PIDs[name], after.Health.PIDs[name], name)
 	}
-	assert.Equal(t, 11, after.Health.GPUs, "the plugin must register with the new kubelet")
-	assert.Equal(t, started, l.get("pod/probe-0", ".status.containerStatuses[0].state.running.startedAt"), "pods outlive all that")
+	assert.Equal(l.t, 11, after.Health.GPUs, "the plugin must register with the new kubelet")
+	assert.Equal(l.t, started, l.get("pod/probe-0", ".status.containerStatuses[0].state.running.startedAt"), "pods outlive all that")
 	l.kubectl("delete", "pod", "gpu", "--wait=true", "--timeout=60s")
 }
 
-func testCrash(t *testing.T, l local) {
+func testCrash(l local) {
 	s, _ := l.status()
-	require.NoError(t, unix.Kill(s.Record.Init.PID, unix.SIGKILL))
-	require.Eventually(t, func() bool {
+	require.NoError(l.t, unix.Kill(s.Record.Init.PID, unix.SIGKILL))
+	require.Eventually(l.t, func() bool {
 		_, code := l.status()
 		return code == exitDown
 	}, within, interval)
-	assert.Contains(t, l.run("up"), "removing what an earlier run left")
+	assert.Contains(l.t, l.run("up"), "removing what an earlier run left")
 	_, code := l.status()
-	assert.Zero(t, code)
+	assert.Zero(l.t, code)
 }
 
-func testNS(t *testing.T, l local) {
+func testNS(l local) {
 	out := l.run("ns", "getent", "ahostsv4", "kubernetes.default.svc.cluster.local")
 	s, _ := l.status()
-	assert.Contains(t, out, s.Record.Plan.APIServiceAddr().String())
+	assert.Contains(l.t, out, s.Record.Plan.APIServiceAddr().String())
 	host := must(os.ReadFile("/etc/resolv.conf"))
-	assert.NotContains(t, string(host), s.Record.Plan.DNSAddr().String(), "the host's own file is untouched")
+	assert.NotContains(l.t, string(host), s.Record.Plan.DNSAddr().String(), "the host's own file is untouched")
 }
 
 // buildProbe builds testdata/probe and an archive with its image.

@@ -15,7 +15,7 @@ func TestRunWithoutACluster(t *testing.T) {
 		want string
 	}{
 		"no command":         {nil, exitUsage, ""},
-		"unknown flag":       {[]string{"--nmae", "x", "up"}, exitUsage, ""},
+		"unknown flag":       {[]string{"--label", "x", "up"}, exitUsage, ""},
 		"unknown command":    {[]string{"start"}, 0, `unknown command "start"`},
 		"bad name":           {[]string{"--name", "../x", "up"}, 0, `cluster name "../x"`},
 		"status":             {[]string{"status"}, exitDown, ""},

@@ -47,16 +47,16 @@ func TestPKI(t *testing.T) {
 				_, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, KeyUsages: []x509.ExtKeyUsage{use}, CurrentTime: at})
 				return err
 			}
-			assert.NoError(t, verify(signer, "", x509.ExtKeyUsageClientAuth, now))
-			assert.Error(t, verify(other, "", x509.ExtKeyUsageClientAuth, now), "the other authority must not vouch for it")
-			assert.Error(t, verify(signer, "", x509.ExtKeyUsageClientAuth, now.Add(certLifetime+time.Minute)), "expired")
+			require.NoError(t, verify(signer, "", x509.ExtKeyUsageClientAuth, now))
+			require.Error(t, verify(other, "", x509.ExtKeyUsageClientAuth, now), "the other authority must not vouch for it")
+			require.Error(t, verify(signer, "", x509.ExtKeyUsageClientAuth, now.Add(certLifetime+time.Minute)), "expired")
 			for _, host := range serverNames[name] {
-				assert.NoError(t, verify(signer, host, x509.ExtKeyUsageServerAuth, now), host)
+				require.NoError(t, verify(signer, host, x509.ExtKeyUsageServerAuth, now), host)
 			}
 			if len(serverNames[name]) == 0 {
-				assert.Error(t, verify(signer, "", x509.ExtKeyUsageServerAuth, now), "a client's certificate must not serve")
+				require.Error(t, verify(signer, "", x509.ExtKeyUsageServerAuth, now), "a client's certificate must not serve")
 			} else {
-				assert.Error(t, verify(signer, "example.com", x509.ExtKeyUsageServerAuth, now))
+				require.Error(t, verify(signer, "example.com", x509.ExtKeyUsageServerAuth, now))
 			}
 			assert.Equal(t, l.cn, pair.Leaf.Subject.CommonName)
 			assert.Equal(t, l.org, pair.Leaf.Subject.Organization)

@@ -93,8 +93,7 @@ func (b toolbox) hashSources(h io.Writer, t tool) error {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(h, "%s %d\n", filepath.Base(f), len(text))
-			h.Write(text)
+			fmt.Fprintf(h, "%s %d\n%s", filepath.Base(f), len(text), text)
 		}
 	}
 	return nil
