@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestRunWithoutACluster(t *testing.T) {
@@ -41,7 +42,7 @@ func TestRunWithoutACluster(t *testing.T) {
 func TestStatusCode(t *testing.T) {
 	t.Parallel()
 	healthy := health{Running: true, APIServer: true, Node: "Ready", DNS: true, Accounts: true}
-	assert.NoError(t, statusCode(healthy))
+	require.NoError(t, statusCode(healthy))
 	assert.Equal(t, exitError(exitDown), statusCode(health{}))
 	broken := healthy
 	broken.Missing = []string{"kubelet"}
