@@ -9,10 +9,13 @@ if [ ! -x "$tool" ]; then
 	echo "building golangci-lint $version (once; some minutes)"
 	GOBIN=$(dirname "$tool") go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$version"
 fi
-"$tool" run ./...
+"$tool" run --allow-parallel-runners ./...
 if ! command -v shellcheck >/dev/null; then
 	echo "installing shellcheck"
-	apt-get install -y -q shellcheck >/dev/null || { echo "shellcheck is missing and apt-get could not install it" >&2; exit 1; }
+	if ! { apt-get -q update && apt-get install -y -q shellcheck; } >/dev/null; then
+		echo "shellcheck is missing and apt-get could not install it: install it by hand" >&2
+		exit 1
+	fi
 fi
 git ls-files '*.sh' .ci/run | xargs shellcheck -x
 echo "lint passed"
