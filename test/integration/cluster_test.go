@@ -33,14 +33,19 @@ import (
 // patience is how long anything may take before a test gives up.
 const patience = 90 * time.Second
 
-// forEachVersion runs the test against every Slurm version, or those in $SLURM_VERSIONS.
+// forEachVersion runs the test against every Slurm version, or those in $SLURM_VERSIONS. Each
+// has a stack of its own and mostly waits, so all go side by side.
 func forEachVersion(t *testing.T, test func(t *testing.T, version string)) {
+	t.Parallel()
 	versions := stack.Versions()
 	if only := os.Getenv("SLURM_VERSIONS"); only != "" {
 		versions = strings.Fields(only)
 	}
 	for _, v := range versions {
-		t.Run(v, func(t *testing.T) { test(t, v) })
+		t.Run(v, func(t *testing.T) {
+			t.Parallel()
+			test(t, v)
+		})
 	}
 }
 
@@ -71,7 +76,7 @@ func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet
 	o.Namespace = name + "-" + strings.ReplaceAll(version, ".", "")
 	o.SlurmVersion = version
 	if o.SuspendTime == 0 {
-		o.SuspendTime = 5
+		o.SuspendTime = 3
 	}
 	for _, s := range sets {
 		gres := ""
@@ -83,7 +88,7 @@ func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet
 	if o.PartitionLines == nil {
 		o.PartitionLines = []string{"PartitionName=all Nodes=ALL Default=YES"}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	s, err := stack.Open(config, o)
 	require.NoError(t, err)

@@ -99,7 +99,8 @@ func TestBootsThatFail(t *testing.T) {
 func TestStartGate(t *testing.T) {
 	forEachVersion(t, func(t *testing.T, version string) {
 		c := deploy(t, "gate", version, stack.Options{Gate: true,
-			SlurmtideConf: "GateChain=/bin/touch /var/spool/slurmtide/chained\n",
+			SlurmtideConf:  "GateChain=/bin/touch /var/spool/slurmtide/chained\n",
+			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-3] Default=YES", "PartitionName=bad Nodes=bad-0"},
 		}, nodeSet{name: "cpu", nodes: "cpu-[0-3]"}, nodeSet{name: "bad", nodes: "bad-0", image: "slurmtide/none:such"})
 
 		t.Run("a site's own prolog runs too", func(t *testing.T) {
@@ -116,7 +117,7 @@ func TestStartGate(t *testing.T) {
 		})
 		t.Run("job cancelled while it waits", func(t *testing.T) {
 			c.t = t
-			id := c.sbatch("true", "--nodelist=bad-0")
+			id := c.sbatch("true", "-p", "bad")
 			c.eventually("the gate to wait", func() (bool, string) { return c.status().Engine.Gates == 1, "" })
 			c.slurm("scancel", id)
 			c.waitJob(id, "CANCELLED")

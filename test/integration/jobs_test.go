@@ -42,7 +42,7 @@ func TestJobs(t *testing.T) {
 			c.waitJob(id, "COMPLETED")
 			ended := time.Now()
 			c.waitZero("cpu-[0-9]")
-			// SuspendTime is 5 s; the names must not wait for SuspendTimeout (40 s).
+			// SuspendTime is 3 s; the names must not wait for SuspendTimeout (40 s).
 			assert.Less(t, time.Since(ended), 30*time.Second)
 			history := c.status().Engine.History
 			require.Len(t, history, 2)
