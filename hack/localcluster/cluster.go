@@ -90,7 +90,11 @@ func (c *cluster) enter(ctx context.Context, tool string, args ...string) *exec.
 // kubectl makes a kubectl command; it runs on the host and talks over the veth.
 func (c *cluster) kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.cache, c.rec.Programs["kubectl"]), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig())
+	cmd.Env = append(os.Environ(),
+		"KUBECONFIG="+c.kubeconfig(),
+		"KUBECACHEDIR="+c.sub("kubectl-cache"), // instead of one in the home directory, which `down` would leave
+		"NO_PROXY="+strings.Trim(os.Getenv("NO_PROXY")+","+c.rec.Plan.NodeAddr().String(), ","),
+	)
 	return cmd
 }
 

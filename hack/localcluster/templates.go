@@ -31,6 +31,8 @@ disabled_plugins = [
 [plugins."io.containerd.cri.v1.runtime"]
   # Machines without CAP_SYS_RESOURCE may not lower oom_score_adj.
   restrict_oom_score_adj = true
+  # A profile would stay in the kernel after the cluster.
+  disable_apparmor = true
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = ["/usr/lib/cni"]
     conf_dir = "{{conf}}/cni"

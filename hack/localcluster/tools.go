@@ -215,24 +215,45 @@ func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			f.Close()
+		f, err := tryLock(path)
+		if err != nil {
 			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		if f != nil {
+			return func() { f.Close() }, nil
 		}
 		select {
 		case <-ctx.Done():
-			f.Close()
 			return nil, fmt.Errorf("waiting for another localcluster that holds %s: %w", path, ctx.Err())
 		case <-time.After(pollInterval):
 		}
 	}
+}
+
+// tryLock returns no file when the lock is taken, or when its file was removed
+// by the one that held it: a lock on that would keep nobody out.
+func tryLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		f.Close()
+		return nil, nil
+	case err != nil:
+		f.Close()
+		return nil, err
+	}
+	locked, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if named, err := os.Stat(path); err != nil || !os.SameFile(locked, named) {
+		f.Close()
+		return nil, nil //nolint:nilerr // the file was removed: try again
+	}
+	return f, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -63,4 +64,29 @@ func TestMissingPackages(t *testing.T) {
 	}
 	assert.Empty(t, missingPackages(look()))
 	assert.Equal(t, []string{"containernetworking-plugins", "runc"}, missingPackages(look("runc", "/usr/lib/cni/portmap", "/usr/lib/cni/bridge")))
+}
+
+func TestLockFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "clusters", "x.lock")
+	unlock, err := lockFile(t.Context(), path)
+	require.NoError(t, err)
+	second, err := tryLock(path)
+	require.NoError(t, err)
+	assert.Nil(t, second, "taken")
+
+	require.NoError(t, os.Remove(path)) // as `down` does while it holds the lock
+	unlock()
+	third, err := tryLock(path)
+	require.NoError(t, err)
+	require.NotNil(t, third, "a new file, a new lock")
+	third.Close()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	held, err := lockFile(t.Context(), path)
+	require.NoError(t, err)
+	defer held()
+	_, err = lockFile(ctx, path)
+	assert.ErrorIs(t, err, context.Canceled)
 }

@@ -64,7 +64,7 @@ func (c *cluster) checkRunning(ctx context.Context, gpus int) error {
 	if !h.ok() || (gpus >= 0 && h.GPUs != gpus) {
 		c.out.say("cluster %s is up, waiting until it is healthy: %s", c.name, h.problem())
 		var err error
-		if h, err = c.waitHealthy(ctx, gpus, repairTimeout); err != nil {
+		if h, err = c.settle(ctx, gpus, repairTimeout); err != nil {
 			return fmt.Errorf("cluster %s is up but broken: %w; the logs are in %s; `down` and `up` make a new one", c.name, err, c.logs())
 		}
 	}
@@ -78,8 +78,6 @@ func (c *cluster) describe(h health) string {
 
 func (c *cluster) start(ctx context.Context, gpus int) error {
 	defer c.out.step("starting cluster %s", c.name)()
-	ctx, cancel := context.WithTimeout(ctx, upTimeout)
-	defer cancel()
 	if err := c.makeDirs(); err != nil {
 		return err
 	}
@@ -104,15 +102,7 @@ func (c *cluster) start(ctx context.Context, gpus int) error {
 	if err := c.startInit(); err != nil {
 		return err
 	}
-	if err := c.importPause(ctx); err != nil {
-		return err
-	}
-	c.out.say("cluster %s: containerd runs at %s", c.name, plan.NodeAddr())
-	if err := c.apply(ctx); err != nil {
-		return err
-	}
-	c.out.say("cluster %s: apiserver ready", c.name)
-	h, err := c.waitHealthy(ctx, gpus, upTimeout)
+	h, err := c.settle(ctx, gpus, upTimeout)
 	if err != nil {
 		return err
 	}
@@ -274,9 +264,19 @@ func (c *cluster) poll(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-func (c *cluster) waitHealthy(ctx context.Context, gpus int, timeout time.Duration) (health, error) {
+// settle gives the running processes what they need and waits until all is
+// well. An `up` that was killed may have left any part of it undone.
+func (c *cluster) settle(ctx context.Context, gpus int, timeout time.Duration) (health, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	if err := c.importPause(ctx); err != nil {
+		return health{}, err
+	}
+	c.out.say("cluster %s: containerd ready", c.name)
+	if err := c.apply(ctx); err != nil {
+		return health{}, err
+	}
+	c.out.say("cluster %s: apiserver ready", c.name)
 	var h health
 	err := c.poll(ctx, func() bool {
 		if now := c.health(ctx); ctx.Err() == nil { // a health cut short tells nothing
