@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -196,10 +197,21 @@ func (d *demo) waitZero(ctx context.Context) (string, error) {
 }
 
 // checkRecords makes sure that every job's nodes came up for it and went down again.
-func (d *demo) checkRecords(context.Context) (string, error) {
+func (d *demo) checkRecords(ctx context.Context) (string, error) {
+	log, err := d.kube.CoreV1().Pods(d.settings.namespace).GetLogs(controlPlanePod, &corev1.PodLogOptions{Container: stack.ContainerBridge}).DoRaw(ctx)
+	if err != nil {
+		return "", fmt.Errorf("reading the bridge's log: %w", err)
+	}
+	suspends, err := parseSuspends(string(log))
+	if err != nil {
+		return "", err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.world.read(func(f *facts) { d.report.fill(f) })
+	d.world.update(func(f *facts) {
+		f.seeSuspends(suspends)
+		d.report.fill(f)
+	})
 	if err := d.report.check(); err != nil {
 		return "", err
 	}

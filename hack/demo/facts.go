@@ -24,14 +24,16 @@ type facts struct {
 // podFact is one slurmd pod.
 type podFact struct {
 	Node, UID string
-	Phase     string // as kubectl shows it
-	GPUs      int64  // nvidia.com/gpu that Kubernetes gave it
+	Phase     string    // as kubectl shows it
+	Seen      time.Time // first
+	GPUs      int64     // nvidia.com/gpu that Kubernetes gave it
 }
 
 // powerDown is when a node went to sleep. A zero time was not seen.
 type powerDown struct {
 	Node      string
 	UID       string    // of the pod
+	Up        time.Time // the pod was first seen
 	Requested time.Time // slurmctld started SuspendProgram
 	Accepted  time.Time // the bridge read the request
 	Deleting  time.Time // the pod is being deleted
@@ -47,6 +49,9 @@ func (f *facts) down(node, uid string) *powerDown {
 		}
 	}
 	d := &powerDown{Node: node, UID: uid}
+	if p := f.Pods[node]; p.UID == uid {
+		d.Up = p.Seen
+	}
 	f.Downs = append(f.Downs, d)
 	return d
 }
@@ -61,29 +66,33 @@ func (f *facts) seePod(p *corev1.Pod, now time.Time) {
 	if f.Pods == nil {
 		f.Pods = map[string]podFact{}
 	}
-	f.Pods[p.Name] = podFact{Node: p.Name, UID: string(p.UID), Phase: podPhase(p), GPUs: podGPUs(p)}
+	seen := now
+	if known := f.Pods[p.Name]; known.UID == string(p.UID) {
+		seen = known.Seen
+	}
+	f.Pods[p.Name] = podFact{Node: p.Name, UID: string(p.UID), Phase: podPhase(p), Seen: seen, GPUs: podGPUs(p)}
 	if p.DeletionTimestamp != nil {
 		setOnce(&f.down(p.Name, string(p.UID)).Deleting, now)
 	}
 }
 
 func (f *facts) losePod(name, uid string, now time.Time) {
-	if f.Pods[name].UID == uid {
-		delete(f.Pods, name)
-	}
 	d := f.down(name, uid)
 	setOnce(&d.Deleting, now)
 	setOnce(&d.Gone, now)
+	if f.Pods[name].UID == uid {
+		delete(f.Pods, name)
+	}
 }
 
-func (f *facts) seeBridge(st bridge.Status) {
-	f.Bridge, f.BridgeErr = st, nil
-	for _, off := range st.Engine.Offs {
-		if off.UID == "" {
-			continue // its pod was gone before we looked
+// seeSuspends adds to each power-down the request that it followed.
+func (f *facts) seeSuspends(list []suspend) {
+	for _, d := range f.Downs {
+		for _, s := range list {
+			if s.nodes.Contains(d.Node) && s.requested.After(d.Up) && !s.requested.After(d.Gone) {
+				d.Requested, d.Accepted = s.requested, s.accepted
+			}
 		}
-		d := f.down(off.Node, off.UID)
-		d.Requested, d.Accepted = off.Times.Requested, off.Times.Accepted
 	}
 }
 

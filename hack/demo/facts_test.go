@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slurmtide/slurmtide/powersave"
-	"github.com/slurmtide/slurmtide/powersave/bridge"
 	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -49,8 +49,6 @@ func TestPowerDown(t *testing.T) {
 	var f facts
 	f.seePod(slurmdPod("cpu-0", "u1", corev1.PodRunning), at(0))
 	assert.Empty(t, f.Downs)
-	off := powersave.Boot{Node: "cpu-0", UID: "u1", Times: powersave.Timeline{Requested: at(1), Accepted: at(1.1)}}
-	f.seeBridge(bridge.Status{Engine: powersave.Status{Offs: []powersave.Boot{off}}})
 	ending := slurmdPod("cpu-0", "u1", corev1.PodRunning)
 	ending.DeletionTimestamp = new(metav1.Time)
 	f.seePod(ending, at(1.2))
@@ -69,8 +67,15 @@ func TestPowerDown(t *testing.T) {
 	assert.Zero(t, f.Downs[0].Free)
 	f.seeSlurm(resting, at(3))
 	f.seeSlurm(resting, at(4.1))
-	f.seeBridge(bridge.Status{Engine: powersave.Status{Offs: []powersave.Boot{{Node: "cpu-0"}}}}) // freeing: no pod any more
-	want := []*powerDown{{Node: "cpu-0", UID: "u1", Requested: at(1), Accepted: at(1.1), Deleting: at(1.2), Gone: at(2.5), Free: at(3)}}
+
+	cpu0, others := slurmconf.NewHostlist("cpu-0", "cpu-1"), slurmconf.NewHostlist("cpu-1", "cpu-2")
+	f.seeSuspends([]suspend{
+		{requested: at(-1), accepted: at(-0.9), nodes: cpu0}, // of an earlier pod
+		{requested: at(1), accepted: at(1.1), nodes: cpu0},
+		{requested: at(1.5), accepted: at(1.6), nodes: others},
+		{requested: at(5.5), accepted: at(5.6), nodes: cpu0}, // of a later pod
+	})
+	want := []*powerDown{{Node: "cpu-0", UID: "u1", Up: at(0), Requested: at(1), Accepted: at(1.1), Deleting: at(1.2), Gone: at(2.5), Free: at(3)}}
 	assert.Equal(t, want, f.Downs)
 
 	// The node's next pod has a record of its own, and the old pod's end does not hide it.
@@ -168,4 +173,29 @@ func TestWorldWait(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, w.wait(ctx, func(*facts) (bool, error) { return false, nil }), late)
 	})
+}
+
+func TestParseSuspends(t *testing.T) {
+	got, err := parseSuspends(`time=2026-11-21T05:18:57.974Z level=INFO msg="request finished" request=1795238335974179197-0000691
+time=2026-11-21T05:18:40.000Z level=INFO msg=request request=1795238337978034803-0000001 kind=resume nodes=cpu-[4-6] jobs=1 age=1ms
+time=2026-11-21T05:18:57.979Z level=INFO msg=request request=1795238337978034803-0000724 kind=suspend nodes=cpu-[4-6] jobs=0 age=9ms
+time=2026-11-21T05:19:57.000Z level=INFO msg=request request=1795238337978034803-0000725 kind=suspend nodes="cpu-1,gpu-[0-1]" jobs=0 age=0s
+`)
+	require.NoError(t, err)
+	stamp := time.Date(2026, 11, 21, 5, 18, 57, 979e6, time.UTC)
+	assert.Equal(t, []suspend{
+		{requested: stamp.Add(-9 * time.Millisecond), accepted: stamp, nodes: slurmconf.NewHostlist("cpu-4", "cpu-5", "cpu-6")},
+		{requested: time.Date(2026, 11, 21, 5, 19, 57, 0, time.UTC), accepted: time.Date(2026, 11, 21, 5, 19, 57, 0, time.UTC), nodes: slurmconf.NewHostlist("cpu-1", "gpu-0", "gpu-1")},
+	}, got)
+
+	for name, line := range map[string]string{
+		"no time":  "msg=request kind=suspend nodes=cpu-1 age=1ms",
+		"no age":   "time=2026-11-21T05:18:57.979Z msg=request kind=suspend nodes=cpu-1",
+		"no nodes": "time=2026-11-21T05:18:57.979Z msg=request kind=suspend nodes=cpu-[ age=1ms",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseSuspends(line)
+			assert.ErrorContains(t, err, "bridge's log")
+		})
+	}
 }

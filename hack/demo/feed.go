@@ -155,7 +155,7 @@ func (f *feed) pollBridge(ctx context.Context) {
 				facts.BridgeErr = err
 				return
 			}
-			facts.seeBridge(st)
+			facts.Bridge, facts.BridgeErr = st, nil
 		})
 		pause(ctx, bridgeEvery)
 	}
