@@ -17,11 +17,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
@@ -31,35 +32,38 @@ import (
 // accessEvery is how often missing rights are looked for again.
 const accessEvery = time.Minute
 
-func bridgeCommand() *cli.Command {
-	return &cli.Command{
+func bridgeCommand() *urfave.Command {
+	return &urfave.Command{
 		Name:  "bridge",
 		Usage: "turn the requests of slurmctld's programs into slurmd pods",
 		Description: "Runs until it gets SIGTERM. It shares the spool directory with slurmctld's programs, so it runs on the slurmctld host,\n" +
 			"or in its pod, as SlurmUser. It may be stopped and started at any moment: nothing is lost.",
-		Flags: []cli.Flag{
-			spoolFlag(),
-			&cli.StringFlag{Name: "cluster", Required: true, EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName; NodeSets with this spec.clusterRef are served"},
-			&cli.StringFlag{Name: "namespace", Required: true, EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "namespace of the NodeSets and pods"},
-			&cli.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
-			&cli.StringFlag{Name: "slurmrestd", Required: true, EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path"},
-			&cli.StringFlag{Name: "jwt-key", Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"},
-			&cli.StringFlag{Name: "jwt-user", Value: "slurm", Usage: "user the tokens are for: SlurmUser"},
-			&cli.StringFlag{Name: "conf-server", EnvVars: []string{"SLURMTIDE_CONF_SERVER"}, Usage: "slurmd --conf-server for the pods: host[:port] of slurmctld as pods reach it (default: slurm.conf comes with the pod template)"},
-			&cli.StringFlag{Name: "pod-service", Usage: "headless service that gives the pods DNS names"},
-			&cli.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
-			&cli.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
-			&cli.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
-			&cli.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
-			&cli.StringFlag{Name: "log-format", Value: "text", Usage: "text or json"},
+		Flags: []urfave.Flag{
+			cli.SpoolFlag(),
+			&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName; NodeSets with this spec.clusterRef are served (required)"},
+			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "namespace of the NodeSets and pods (required)"},
+			&urfave.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
+			&urfave.StringFlag{Name: "slurmrestd", EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path (required)"},
+			&urfave.StringFlag{Name: "jwt-key", Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"},
+			&urfave.StringFlag{Name: "jwt-user", Value: "slurm", Usage: "user the tokens are for: SlurmUser"},
+			&urfave.StringFlag{Name: "conf-server", EnvVars: []string{"SLURMTIDE_CONF_SERVER"}, Usage: "slurmd --conf-server for the pods: host[:port] of slurmctld as pods reach it (default: slurm.conf comes with the pod template)"},
+			&urfave.StringFlag{Name: "pod-service", Usage: "headless service that gives the pods DNS names"},
+			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
+			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
+			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
+			&urfave.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
+			&urfave.StringFlag{Name: "log-format", Value: "text", Usage: "text or json"},
 		},
 		Action: runBridge,
 	}
 }
 
-func runBridge(c *cli.Context) error {
+func runBridge(c *urfave.Context) error {
 	if c.NArg() > 0 {
-		return usageError("bridge takes no arguments, got %q", c.Args().First())
+		return cli.UsageError("bridge takes no arguments, got %q", c.Args().First())
+	}
+	if err := cli.Require(c, "cluster", "namespace", "slurmrestd"); err != nil {
+		return err
 	}
 	log, err := newLogger(c.App.ErrWriter, c.String("log-level"), c.String("log-format"))
 	if err != nil {
@@ -191,7 +195,7 @@ func kubernetesConfig(file string) (*rest.Config, error) {
 }
 
 // tokens chooses where slurmrestd tokens come from.
-func tokens(c *cli.Context) slurmrest.TokenSource {
+func tokens(c *urfave.Context) slurmrest.TokenSource {
 	switch {
 	case c.String("jwt-key") != "":
 		return slurmrest.KeyFile{Path: c.String("jwt-key"), User: c.String("jwt-user")}
@@ -205,7 +209,7 @@ func tokens(c *cli.Context) slurmrest.TokenSource {
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usageError("unknown log level %q: use debug, info, warn or error", level)
+		return nil, cli.UsageError("unknown log level %q: use debug, info, warn or error", level)
 	}
 	options := &slog.HandlerOptions{Level: l}
 	switch strings.ToLower(format) {
@@ -214,5 +218,5 @@ func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
-	return nil, usageError("unknown log format %q: use text or json", format)
+	return nil, cli.UsageError("unknown log format %q: use text or json", format)
 }

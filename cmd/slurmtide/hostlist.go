@@ -6,28 +6,29 @@ import (
 	"io"
 	"strings"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 
+	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
-func hostlistCommand() *cli.Command {
+func hostlistCommand() *urfave.Command {
 	const list = "[HOSTLIST...]"
 	const input = "Hostlists and names come from the arguments, or from standard input when there are none (or only \"-\"):\n" +
 		"separated by commas, blanks or lines. Order and duplicates are kept.\n\n"
-	return &cli.Command{
+	return &urfave.Command{
 		Name:      "hostlist",
 		Usage:     "expand, compress and count Slurm hostlists such as n[01-20,35]",
 		UsageText: "slurmtide hostlist COMMAND [options] [HOSTLIST...]",
-		Subcommands: []*cli.Command{
+		Subcommands: []*urfave.Command{
 			{
 				Name: "expand", ArgsUsage: list,
 				Usage:       "print every name, one a line (as `scontrol show hostnames`)",
 				Description: input + "Example: slurmtide hostlist expand 'r[1-2]n[08-10]'",
-				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "separator", Aliases: []string{"s"}, Value: "\n", DefaultText: "newline", Usage: "what stands between two names, such as a comma for mpirun --host"},
+				Flags: []urfave.Flag{
+					&urfave.StringFlag{Name: "separator", Aliases: []string{"s"}, Value: "\n", DefaultText: "newline", Usage: "what stands between two names, such as a comma for mpirun --host"},
 				},
-				Action: func(c *cli.Context) error {
+				Action: func(c *urfave.Context) error {
 					h, err := readHostlist(c)
 					if err != nil {
 						return err
@@ -39,7 +40,7 @@ func hostlistCommand() *cli.Command {
 				Name: "compress", ArgsUsage: list,
 				Usage:       "print the names as one hostlist (as `scontrol show hostlist`)",
 				Description: input + "Example: kubectl get pods -o name | cut -d/ -f2 | slurmtide hostlist compress",
-				Action: func(c *cli.Context) error {
+				Action: func(c *urfave.Context) error {
 					h, err := readHostlist(c)
 					if err != nil {
 						return err
@@ -52,7 +53,7 @@ func hostlistCommand() *cli.Command {
 				Name: "count", ArgsUsage: list,
 				Usage:       "print the number of names",
 				Description: input + "Example: sinfo -h -o %N | slurmtide hostlist count",
-				Action: func(c *cli.Context) error {
+				Action: func(c *urfave.Context) error {
 					h, err := readHostlist(c)
 					if err != nil {
 						return err
@@ -66,7 +67,7 @@ func hostlistCommand() *cli.Command {
 }
 
 // readHostlist reads the arguments or standard input as one list.
-func readHostlist(c *cli.Context) (slurmconf.Hostlist, error) {
+func readHostlist(c *urfave.Context) (slurmconf.Hostlist, error) {
 	args := c.Args().Slice()
 	if len(args) == 0 || len(args) == 1 && args[0] == "-" {
 		return readHostlistFrom(c.App.Reader)
@@ -75,7 +76,7 @@ func readHostlist(c *cli.Context) (slurmconf.Hostlist, error) {
 	var lists []slurmconf.Hostlist
 	for i, arg := range args {
 		if strings.HasPrefix(arg, "-") {
-			return none, usageError("argument %q looks like a flag: flags come before the hostlists; see `%s --help`", arg, c.Command.HelpName)
+			return none, cli.UsageError("argument %q looks like a flag: flags come before the hostlists; see `%s --help`", arg, c.Command.HelpName)
 		}
 		h, err := slurmconf.ParseHostlist(arg)
 		switch {

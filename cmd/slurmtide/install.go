@@ -7,34 +7,36 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/slurmtide/slurmtide/internal/cli"
 )
 
 // programs are what slurm.conf names; they lie beside this program in every package of ours.
 var programs = []string{"resume", "suspend", "resume-fail", "start-gate"}
 
 // installProgramsCommand is for init containers: the image has no shell and no cp.
-func installProgramsCommand() *cli.Command {
-	return &cli.Command{
+func installProgramsCommand() *urfave.Command {
+	return &urfave.Command{
 		Name:      "install-programs",
 		Usage:     "copy resume, suspend, resume-fail and start-gate into a directory",
 		ArgsUsage: "DIRECTORY",
 		Description: "For an init container of the slurmctld pod: the programs must lie in slurmctld's file system, owned by root or SlurmUser\n" +
 			"and writable by nobody else, or Slurm turns power saving off.",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "from", Usage: "directory that holds the programs (default: where this program lies)"},
+		Flags: []urfave.Flag{
+			&urfave.StringFlag{Name: "from", Usage: "directory that holds the programs (default: where this program lies)"},
 		},
-		Action: func(c *cli.Context) error {
+		Action: func(c *urfave.Context) error {
 			if c.NArg() != 1 {
-				return usageError("install-programs takes one directory, got %d arguments", c.NArg())
+				return cli.UsageError("install-programs takes one directory, got %d arguments", c.NArg())
 			}
 			from := c.String("from")
 			if from == "" {
-				self, err := os.Executable()
+				self, err := ownDir()
 				if err != nil {
 					return fmt.Errorf("finding the programs: %w; name their directory with --from", err)
 				}
-				from = filepath.Dir(self)
+				from = self
 			}
 			return installPrograms(from, c.Args().First())
 		},

@@ -6,14 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/urfave/cli/v2"
+	urfave "github.com/urfave/cli/v2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
 	"github.com/slurmtide/slurmtide/powersave/spool"
@@ -25,47 +25,41 @@ const (
 	exitDegraded = 3 // it answers, but cannot read Slurm or Kubernetes
 )
 
-func statusCommand() *cli.Command {
-	return &cli.Command{
+func statusCommand() *urfave.Command {
+	return &urfave.Command{
 		Name:  "status",
 		Usage: "show boots in flight, nodes, pods, spool and recent problems",
 		Description: "Asks the bridge over the socket in its spool directory; run it where the bridge runs, as the same user or root.\n\n" +
 			"Exit status: 0 all is well; 1 the bridge does not answer; 2 wrong usage; 3 the bridge cannot read Slurm or Kubernetes.",
-		Flags: []cli.Flag{
-			spoolFlag(),
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json or yaml"},
-			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "how long to wait for the bridge"},
+		Flags: []urfave.Flag{
+			cli.SpoolFlag(),
+			&urfave.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json or yaml"},
+			&urfave.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "how long to wait for the bridge"},
 		},
-		Action: func(c *cli.Context) error {
+		Action: func(c *urfave.Context) error {
 			if c.NArg() > 0 {
-				return usageError("status takes no arguments, got %q", c.Args().First())
+				return cli.UsageError("status takes no arguments, got %q", c.Args().First())
 			}
 			return status(c.Context, c.String("spool"), c.String("output"), c.Duration("timeout"), c.App.Writer)
 		},
 	}
 }
 
-// spoolFlag's default is what slurmtide.conf says, so that people need not repeat it.
-func spoolFlag() cli.Flag {
-	settings, _ := spool.LoadSettings(os.Getenv)
-	return &cli.StringFlag{Name: "spool", Value: settings.Spool, Usage: "spool directory shared with the programs that slurm.conf names"}
-}
-
 func status(ctx context.Context, dir, format string, timeout time.Duration, w io.Writer) error {
 	switch format {
 	case "table", "wide", "json", "yaml":
 	default:
-		return usageError("unknown output %q: use table, wide, json or yaml", format)
+		return cli.UsageError("unknown output %q: use table, wide, json or yaml", format)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	raw, err := spool.AskStatus(ctx, dir)
 	if err != nil {
-		return cli.Exit(fmt.Sprintf("asking the bridge: %v\nIs `slurmtide bridge` running with --spool %s, and may this user read it?", err, dir), exitNoBridge)
+		return urfave.Exit(fmt.Sprintf("asking the bridge: %v\nIs `slurmtide bridge` running with --spool %s, and may this user read it?", err, dir), exitNoBridge)
 	}
 	var st bridge.Status
 	if err := json.Unmarshal(raw, &st); err != nil {
-		return cli.Exit(fmt.Sprintf("reading the bridge's answer (is it of another version?): %v", err), exitNoBridge)
+		return urfave.Exit(fmt.Sprintf("reading the bridge's answer (is it of another version?): %v", err), exitNoBridge)
 	}
 	switch format {
 	case "json":
@@ -82,7 +76,7 @@ func status(ctx context.Context, dir, format string, timeout time.Duration, w io
 		return err
 	}
 	if st.Engine.SlurmError != "" || st.KubernetesError != "" || !st.Engine.KubernetesRead {
-		return cli.Exit("", exitDegraded)
+		return urfave.Exit("", exitDegraded)
 	}
 	return nil
 }

@@ -1,0 +1,152 @@
+// Package cli is what the command lines of our programs have in common: exit codes, help
+// at every depth, and answers to wrong usage that say what was wrong and what was probably
+// meant. Commands themselves are plain commands of urfave/cli.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	urfave "github.com/urfave/cli/v2"
+)
+
+// Exit codes of every command; a command may add its own above them.
+const (
+	ExitFailed = 1
+	ExitUsage  = 2
+)
+
+// Run runs app, of which the caller sets Name, Usage, UsageText, Version and Commands, and
+// returns the exit code. An error goes to stderr as one line after the app's name; its
+// code is the error's own when it is an urfave.ExitCoder, and ExitFailed otherwise.
+func Run(ctx context.Context, app *urfave.App, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	app.HideHelpCommand = true
+	app.Reader, app.Writer, app.ErrWriter = stdin, stdout, stderr
+	// Errors come back to us instead of ending the process.
+	app.ExitErrHandler = func(*urfave.Context, error) {}
+	app.Action = helpOrUnknown
+	app.OnUsageError = explainFlagError
+	for _, c := range app.Commands {
+		prepare(c)
+	}
+	if len(args) > 1 && args[1] == "help" {
+		args = append(append([]string{args[0]}, args[2:]...), "--help")
+	}
+	err := app.RunContext(ctx, args)
+	if err == nil {
+		return 0
+	}
+	if err.Error() != "" { // an exit code may be all there is to say
+		fmt.Fprintf(stderr, "%s: %v\n", app.Name, err)
+	}
+	if coded, ok := errors.AsType[urfave.ExitCoder](err); ok {
+		return coded.ExitCode()
+	}
+	return ExitFailed
+}
+
+// prepare gives c and its subcommands the same answers to wrong usage.
+func prepare(c *urfave.Command) {
+	c.HideHelpCommand = true
+	c.OnUsageError = explainFlagError
+	if c.Action == nil {
+		c.Action = helpOrUnknown
+	}
+	for _, sub := range c.Subcommands {
+		prepare(sub)
+	}
+}
+
+// UsageError is for wrong flags and arguments; it ends in ExitUsage.
+func UsageError(format string, args ...any) error {
+	return urfave.Exit(fmt.Sprintf(format, args...), ExitUsage)
+}
+
+// Require is for the start of an action: it returns a usage error that names those of the
+// string flags that are empty. The library's own required flags would print the whole help
+// on standard output.
+func Require(c *urfave.Context, flags ...string) error {
+	var missing []string
+	for _, name := range flags {
+		if c.String(name) == "" {
+			missing = append(missing, dashed(name))
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	return UsageError("missing %s; see `%s --help`", strings.Join(missing, ", "), c.Command.HelpName)
+}
+
+// helpOrUnknown is what a command does that has only subcommands.
+func helpOrUnknown(c *urfave.Context) error {
+	if !c.Args().Present() {
+		return urfave.ShowSubcommandHelp(c)
+	}
+	var names []string
+	for _, sub := range c.Command.VisibleCommands() {
+		names = append(names, sub.Name)
+	}
+	return UsageError("unknown command %q%s; see `%s --help`", c.Args().First(), didYouMean(c.Args().First(), names), c.Command.HelpName)
+}
+
+// explainFlagError adds the flag that was probably meant, and where to read more.
+func explainFlagError(c *urfave.Context, err error, _ bool) error {
+	problem := err.Error()
+	if name, ok := strings.CutPrefix(problem, "flag provided but not defined: -"); ok {
+		names := []string{"help"}
+		for _, f := range c.Command.Flags {
+			names = append(names, f.Names()...)
+		}
+		for i, n := range names {
+			names[i] = dashed(n)
+		}
+		name = dashed(strings.TrimLeft(name, "-"))
+		problem = fmt.Sprintf("unknown flag %s%s", name, didYouMean(name, names))
+	}
+	return UsageError("%s; see `%s --help`", problem, c.Command.HelpName)
+}
+
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// didYouMean returns a remark with the name nearest to given, "" when none is near.
+func didYouMean(given string, names []string) string {
+	best, least := "", len(given)/3+2
+	for _, n := range names {
+		if d := distance(given, n); d < least {
+			best, least = n, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s?)", best)
+}
+
+// distance counts the letters to insert, remove or replace on the way from a to b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		next := []int{i + 1}
+		for j := range len(b) {
+			replace := row[j]
+			if a[i] != b[j] {
+				replace++
+			}
+			next = append(next, min(replace, row[j+1]+1, next[j]+1))
+		}
+		row = next
+	}
+	return row[len(b)]
+}

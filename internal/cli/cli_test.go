@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	urfave "github.com/urfave/cli/v2"
+)
+
+// testApp has a command "run" that prints its --spool and its arguments.
+func testApp(action error) *urfave.App {
+	return &urfave.App{
+		Name: "prog", Version: "v1",
+		Commands: []*urfave.Command{{
+			Name: "run",
+			Flags: []urfave.Flag{
+				SpoolFlag(),
+				&urfave.StringFlag{Name: "from", Aliases: []string{"f"}, EnvVars: []string{"TEST_FROM"}},
+				&urfave.StringFlag{Name: "to"},
+			},
+			Action: func(c *urfave.Context) error {
+				if err := Require(c, "from", "to"); err != nil {
+					return err
+				}
+				if _, err := c.App.Writer.Write([]byte(c.String("spool") + "\n")); err != nil {
+					return err
+				}
+				return action
+			},
+		}, {
+			Name: "group", Subcommands: []*urfave.Command{{Name: "member"}},
+		}},
+	}
+}
+
+func TestRun(t *testing.T) {
+	tests := map[string]struct {
+		args   string
+		env    string
+		action error
+		code   int
+		stdout string // what it contains; "" is nothing at all
+		stderr string
+	}{
+		"runs":                   {args: "run --from a --to b", stdout: "/from/environment\n"},
+		"spool given":            {args: "run --from a --to b --spool /x", stdout: "/x\n"},
+		"fails":                  {args: "run --from a --to b", action: errors.New("broke"), code: ExitFailed, stdout: "\n", stderr: "prog: broke\n"},
+		"own code":               {args: "run --from a --to b", action: urfave.Exit("odd", 7), code: 7, stdout: "\n", stderr: "prog: odd\n"},
+		"only a code":            {args: "run --from a --to b", action: urfave.Exit("", 3), code: 3, stdout: "\n"},
+		"nothing given":          {args: "run", code: ExitUsage, stderr: "prog: missing --from, --to; see `prog run --help`\n"},
+		"one missing":            {args: "run --from a", code: ExitUsage, stderr: "prog: missing --to; see `prog run --help`\n"},
+		"from the environment":   {args: "run --to b", env: "a", stdout: "\n"},
+		"empty is missing":       {args: "run --from= --to b", code: ExitUsage, stderr: "prog: missing --from; see `prog run --help`\n"},
+		"unknown flag":           {args: "run --form a", code: ExitUsage, stderr: "prog: unknown flag --form (did you mean --from?); see `prog run --help`\n"},
+		"flag without its value": {args: "run --from", code: ExitUsage, stderr: "prog: flag needs an argument: -from; see `prog run --help`\n"},
+		"unknown command":        {args: "rnu", code: ExitUsage, stderr: "prog: unknown command \"rnu\" (did you mean run?); see `prog --help`\n"},
+		"unknown subcommand":     {args: "group x", code: ExitUsage, stderr: "prog: unknown command \"x\"; see `prog group --help`\n"},
+		"no command":             {stdout: "COMMANDS:\n   run"},
+		"no subcommand":          {args: "group", stdout: "COMMANDS:\n   member"},
+		"help, default of spool": {args: "run --help", stdout: `(default: "/from/environment")`},
+		"help as a command":      {args: "help group member", stdout: "prog group member"},
+		"version":                {args: "--version", stdout: "prog version v1\n"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			app := testApp(tt.action)
+			// Only now: settings are read by the command that needs them, not by making its flags.
+			t.Setenv("SLURMTIDE_SPOOL", "/from/environment")
+			t.Setenv("TEST_FROM", tt.env)
+			var stdout, stderr bytes.Buffer
+			code := Run(t.Context(), app, append([]string{"prog"}, strings.Fields(tt.args)...), nil, &stdout, &stderr)
+			assert.Equal(t, tt.code, code)
+			assert.Equal(t, tt.stderr, stderr.String())
+			assert.Contains(t, stdout.String(), tt.stdout)
+			assert.Equal(t, tt.stdout == "", stdout.Len() == 0, "standard output: %s", stdout.String())
+		})
+	}
+}
+
+func TestDidYouMean(t *testing.T) {
+	tests := map[string]struct{ given, want string }{
+		"one letter missing":  {"statu", " (did you mean status?)"},
+		"two letters swapped": {"brigde", " (did you mean bridge?)"},
+		"exactly":             {"status", " (did you mean status?)"},
+		"far from all":        {"frobnicate", ""},
+		"short":               {"x", ""},
+		"empty":               {"", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tt.want, didYouMean(tt.given, []string{"bridge", "status", "hostlist"}))
+		})
+	}
+}
