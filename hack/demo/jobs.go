@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,6 +140,31 @@ func (d *demo) arrayJob(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	began := map[uint32]time.Time{} // by the task's own job id
+	for len(began) < arrayTasks {
+		// Each output is read as soon as its task is done: where tasks start far apart, the first node is gone before the last task ends.
+		unread := func(j job) bool { return j.done() && began[j.ID].IsZero() }
+		jobs, err := d.waitJob(ctx, run.ID, func(jobs []job) bool { return slices.ContainsFunc(jobs, unread) })
+		if err != nil {
+			return "", err
+		}
+		for _, j := range jobs {
+			if !unread(j) {
+				continue
+			}
+			lines, err := d.output(ctx, j)
+			if err != nil {
+				return "", err
+			}
+			if len(lines) != 3 || lines[1] != strconv.FormatUint(j.ArrayTask.Number, 10) || lines[2] != j.Nodes {
+				return "", fmt.Errorf("task %s ran on %s, it printed %q", j.label(), j.Nodes, lines)
+			}
+			if began[j.ID], err = parseMark(lines[0]); err != nil {
+				return "", err
+			}
+			run.addNodes(j.nodes()...)
+		}
+	}
 	jobs, err := d.waitDone(ctx, run.ID)
 	if err != nil {
 		return "", err
@@ -146,23 +172,7 @@ func (d *demo) arrayJob(ctx context.Context) (string, error) {
 	if len(jobs) != arrayTasks {
 		return "", fmt.Errorf("array %d has %d tasks, not %d", run.ID, len(jobs), arrayTasks)
 	}
-	var began []time.Time
-	for _, j := range jobs {
-		lines, err := d.output(ctx, j)
-		if err != nil {
-			return "", err
-		}
-		if len(lines) != 3 || lines[1] != strconv.FormatUint(j.ArrayTask.Number, 10) || lines[2] != j.Nodes {
-			return "", fmt.Errorf("task %s ran on %s, it printed %q", j.label(), j.Nodes, lines)
-		}
-		mark, err := parseMark(lines[0])
-		if err != nil {
-			return "", err
-		}
-		began = append(began, mark)
-		run.addNodes(j.nodes()...)
-	}
-	run.ran(began...)
+	run.ran(slices.Collect(maps.Values(began))...)
 	d.addRun(run)
 	return fmt.Sprintf("%d tasks of job %d COMPLETED on %d nodes, the first RUNNING %.2fs after sbatch, the last %.2fs",
 		arrayTasks, run.ID, len(run.Nodes), run.SecondsToRunning, run.SecondsToAllRunning), nil
