@@ -18,7 +18,7 @@ help: ## show this list
 ##@ Build
 
 .PHONY: build
-build: ## build the five programs into bin/
+build: ## build the programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: generate

@@ -1,222 +1,50 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"net"
-	"net/http"
+	"io/fs"
 	"os"
-	"os/signal"
-	"strings"
+	"os/exec"
+	"path/filepath"
 	"syscall"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	urfave "github.com/urfave/cli/v2"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
-
-	"github.com/slurmtide/slurmtide/internal/cli"
-	"github.com/slurmtide/slurmtide/internal/slurmrest"
-	"github.com/slurmtide/slurmtide/kube/pods"
-	"github.com/slurmtide/slurmtide/powersave/bridge"
-	"github.com/slurmtide/slurmtide/powersave/spool"
 )
 
-// accessEvery is how often missing rights are looked for again.
-const accessEvery = time.Minute
+// bridgeProgram is the daemon. It is not part of this program because the clients of
+// Kubernetes and slurmrestd would slow down the start of every command.
+const bridgeProgram = "slurmtide-bridge"
 
 func bridgeCommand() *urfave.Command {
 	return &urfave.Command{
-		Name:  "bridge",
-		Usage: "turn the requests of slurmctld's programs into slurmd pods",
-		Description: "Runs until it gets SIGTERM. It shares the spool directory with slurmctld's programs, so it runs on the slurmctld host,\n" +
-			"or in its pod, as SlurmUser. It may be stopped and started at any moment: nothing is lost.",
-		Flags: []urfave.Flag{
-			cli.SpoolFlag(),
-			&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName; NodeSets with this spec.clusterRef are served (required)"},
-			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "namespace of the NodeSets and pods (required)"},
-			&urfave.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
-			&urfave.StringFlag{Name: "slurmrestd", EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path (required)"},
-			&urfave.StringFlag{Name: "jwt-key", Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"},
-			&urfave.StringFlag{Name: "jwt-user", Value: "slurm", Usage: "user the tokens are for: SlurmUser"},
-			&urfave.StringFlag{Name: "conf-server", EnvVars: []string{"SLURMTIDE_CONF_SERVER"}, Usage: "slurmd --conf-server for the pods: host[:port] of slurmctld as pods reach it (default: slurm.conf comes with the pod template)"},
-			&urfave.StringFlag{Name: "pod-service", Usage: "headless service that gives the pods DNS names"},
-			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
-			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
-			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
-			&urfave.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
-			&urfave.StringFlag{Name: "log-format", Value: "text", Usage: "text or json"},
-		},
-		Action: runBridge,
-	}
-}
-
-func runBridge(c *urfave.Context) error {
-	if c.NArg() > 0 {
-		return cli.UsageError("bridge takes no arguments, got %q", c.Args().First())
-	}
-	if err := cli.Require(c, "cluster", "namespace", "slurmrestd"); err != nil {
-		return err
-	}
-	log, err := newLogger(c.App.ErrWriter, c.String("log-level"), c.String("log-format"))
-	if err != nil {
-		return err
-	}
-	klog.SetSlogLogger(log)
-	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-
-	dir := c.String("spool")
-	sp, err := spool.Open(dir)
-	if err != nil {
-		return err
-	}
-	kubeConfig, err := kubernetesConfig(c.String("kubeconfig"))
-	if err != nil {
-		return err
-	}
-	kube, err := pods.New(kubeConfig, c.String("namespace"), c.String("cluster"), pods.Options{
-		PodOptions: pods.PodOptions{ConfServer: c.String("conf-server"), Service: c.String("pod-service")},
-		QPS:        float32(c.Float64("kube-qps")), Burst: c.Int("kube-burst"), Log: log,
-	})
-	if err != nil {
-		return err
-	}
-	slurm, err := slurmrest.New(slurmrest.Config{Server: c.String("slurmrestd"), Token: tokens(c), Log: log})
-	if err != nil {
-		return err
-	}
-	defer slurm.Close()
-
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	b := bridge.New(bridge.Config{
-		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Log: log, Metrics: bridge.NewMetrics(registry), Version: c.App.Version,
-	})
-	socket, err := spool.Listen(dir)
-	if err != nil {
-		return err
-	}
-	parts := []func(context.Context) error{
-		b.Run,
-		func(ctx context.Context) error { return spool.Serve(ctx, socket, b, log) },
-		func(ctx context.Context) error { return kube.Run(ctx, b) },
-		func(ctx context.Context) error { return watchAccess(ctx, kube, log) },
-	}
-	if address := c.String("metrics-address"); address != "" {
-		listener, err := net.Listen("tcp", address)
-		if err != nil {
-			return fmt.Errorf("serving metrics: %w; choose another --metrics-address", err)
-		}
-		parts = append(parts, func(ctx context.Context) error { return serveMetrics(ctx, listener, registry) })
-	}
-	log.Info("bridge starts", "version", c.App.Version, "spool", dir, "cluster", c.String("cluster"), "namespace", c.String("namespace"), "slurmrestd", c.String("slurmrestd"))
-	err = runAll(ctx, parts)
-	log.Info("bridge ends", "error", err)
-	return err
-}
-
-// runAll runs the parts until ctx is done or one of them fails, and waits for all to end.
-func runAll(ctx context.Context, parts []func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	results := make(chan error, len(parts))
-	for _, part := range parts {
-		go func() {
-			err := part(ctx)
-			if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
-				cancel()
-			} else {
-				err = nil
+		Name:            "bridge",
+		Usage:           "turn the requests of slurmctld's programs into slurmd pods",
+		SkipFlagParsing: true, // flags, --help among them, are the daemon's
+		Action: func(c *urfave.Context) error {
+			program, err := findBridge()
+			if err == nil {
+				// The name stays, so that ps shows what was typed.
+				argv := append([]string{os.Args[0], c.Command.Name}, c.Args().Slice()...)
+				err = syscall.Exec(program, argv, os.Environ())
 			}
-			results <- err
-		}()
-	}
-	var all error
-	for range parts {
-		all = errors.Join(all, <-results)
-	}
-	return all
-}
-
-// watchAccess says which rights are missing, until none is: the bridge works with what it has meanwhile.
-func watchAccess(ctx context.Context, kube *pods.Client, log *slog.Logger) error {
-	for {
-		err := kube.CheckAccess(ctx)
-		switch {
-		case err == nil:
-			<-ctx.Done()
-			return nil
-		case ctx.Err() == nil:
-			log.Error("checking the rights in Kubernetes", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(accessEvery):
-		}
+			return fmt.Errorf("starting the bridge: %w", err)
+		},
 	}
 }
 
-func serveMetrics(ctx context.Context, l net.Listener, registry *prometheus.Registry) error {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving metrics: %w", err)
-	}
-	return nil
-}
-
-// kubernetesConfig uses the file when one is named, and the pod's service account otherwise.
-func kubernetesConfig(file string) (*rest.Config, error) {
-	if file != "" {
-		cfg, err := clientcmd.BuildConfigFromFlags("", file)
-		if err != nil {
-			return nil, fmt.Errorf("reading kubeconfig %s: %w", file, err)
-		}
-		return cfg, nil
-	}
-	cfg, err := rest.InClusterConfig()
+// findBridge looks for the daemon beside this program, and then on PATH.
+func findBridge() (string, error) {
+	dir, err := ownDir()
 	if err != nil {
-		return nil, fmt.Errorf("finding Kubernetes: %w; outside a cluster, give --kubeconfig", err)
+		return "", err
 	}
-	return cfg, nil
-}
-
-// tokens chooses where slurmrestd tokens come from.
-func tokens(c *urfave.Context) slurmrest.TokenSource {
-	switch {
-	case c.String("jwt-key") != "":
-		return slurmrest.KeyFile{Path: c.String("jwt-key"), User: c.String("jwt-user")}
-	case os.Getenv("SLURM_JWT") != "":
-		return slurmrest.Static(os.Getenv("SLURM_JWT"))
-	default:
-		return slurmrest.Scontrol{User: c.String("jwt-user")}
+	program, err := exec.LookPath(filepath.Join(dir, bridgeProgram))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return program, err
 	}
-}
-
-func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, cli.UsageError("unknown log level %q: use debug, info, warn or error", level)
+	if program, err = exec.LookPath(bridgeProgram); err != nil {
+		return "", fmt.Errorf("%s is neither beside slurmtide in %s nor on PATH; install it there", bridgeProgram, dir)
 	}
-	options := &slog.HandlerOptions{Level: l}
-	switch strings.ToLower(format) {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	}
-	return nil, cli.UsageError("unknown log format %q: use text or json", format)
+	return program, nil
 }

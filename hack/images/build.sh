@@ -32,7 +32,8 @@ build_slurmtide() {
 	make -s -C "$root" build >&2
 	out=$root/out/images/slurmtide-dev.tar
 	archive -o "$out" -tag slurmtide/slurmtide:dev -arch "$(go env GOARCH)" -user 65532:65532 -entrypoint /usr/local/bin/slurmtide \
-		-add "$root/bin/slurmtide=/usr/local/bin/slurmtide" -add "$root/bin/resume=/usr/local/bin/resume" \
+		-add "$root/bin/slurmtide=/usr/local/bin/slurmtide" -add "$root/bin/slurmtide-bridge=/usr/local/bin/slurmtide-bridge" \
+		-add "$root/bin/resume=/usr/local/bin/resume" \
 		-add "$root/bin/suspend=/usr/local/bin/suspend" -add "$root/bin/resume-fail=/usr/local/bin/resume-fail" \
 		-add "$root/bin/start-gate=/usr/local/bin/start-gate"
 	echo "$out"
