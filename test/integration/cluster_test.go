@@ -28,6 +28,7 @@ import (
 	"github.com/slurmtide/slurmtide/kube/generated/clientset/versioned"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
+	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 // patience is how long anything may take before a test gives up.
@@ -243,23 +244,45 @@ func (c *cluster) slurmdPods() map[string]corev1.Pod {
 // status asks the bridge, the way people do.
 func (c *cluster) status() bridge.Status {
 	c.t.Helper()
-	var st bridge.Status
-	out, stderr, err := c.Exec(c.ctx, stack.ContainerBridge, "/usr/local/bin/slurmtide", "status", "--spool", "/var/spool/slurmtide", "-o", "json")
-	require.NoError(c.t, err, stderr)
-	require.NoError(c.t, json.Unmarshal([]byte(out), &st))
+	st, err := c.tryStatus()
+	require.NoError(c.t, err)
 	return st
 }
 
-// waitZero waits until nothing is left of the nodes: no pod, records powered down, spool empty.
+// tryStatus is status for when the bridge may just be starting again.
+func (c *cluster) tryStatus() (st bridge.Status, err error) {
+	out, stderr, err := c.Exec(c.ctx, stack.ContainerBridge, "/usr/local/bin/slurmtide", "status", "--spool", "/var/spool/slurmtide", "-o", "json")
+	if err != nil {
+		return st, fmt.Errorf("%w: %s", err, stderr)
+	}
+	return st, json.Unmarshal([]byte(out), &st)
+}
+
+// waitZero waits until nothing is left of the nodes: no pod, records powered down, nothing in hand.
 func (c *cluster) waitZero(nodes string) {
 	c.t.Helper()
 	c.waitNodes(nodes, powersave.NodePoweredDown, powersave.NodePoweringDown|powersave.NodePoweringUp)
-	c.eventually("all pods to go", func() (bool, string) {
-		n := len(c.slurmdPods())
-		return n == 0, fmt.Sprintf("%d pods", n)
+	list, err := slurmconf.ParseHostlist(nodes)
+	require.NoError(c.t, err)
+	c.eventually("the pods of "+nodes+" to go", func() (bool, string) {
+		var left []string
+		for name := range c.slurmdPods() {
+			if list.Contains(name) {
+				left = append(left, name)
+			}
+		}
+		return len(left) == 0, fmt.Sprint(left)
 	})
-	c.eventually("the spool to be empty", func() (bool, string) {
-		st := c.status()
-		return st.Spool.Depth == 0 && len(st.Engine.Boots)+len(st.Engine.Offs) == 0, fmt.Sprintf("%+v", st)
+	c.eventually("the bridge to be done with "+nodes, func() (bool, string) {
+		st, err := c.tryStatus()
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, b := range slices.Concat(st.Engine.Boots, st.Engine.Offs) {
+			if list.Contains(b.Node) {
+				return false, fmt.Sprintf("%+v", b)
+			}
+		}
+		return st.Spool.Depth == st.Engine.Requests, fmt.Sprintf("%d requests in the spool", st.Spool.Depth)
 	})
 }

@@ -16,7 +16,8 @@ import (
 // The tests of internal/slurmrest against the real slurmrestd of each version.
 func TestSlurmrest(t *testing.T) {
 	forEachVersion(t, func(t *testing.T, version string) {
-		c := deploy(t, "rest", version, stack.Options{NodeLines: []string{"NodeName=cpu-[0-9] CPUs=2 RealMemory=400 State=CLOUD"}})
+		// Slurm's own power saving must not change what the tests set.
+		c := deploy(t, "rest", version, stack.Options{SuspendTime: 3600, NodeLines: []string{"NodeName=cpu-[0-9] CPUs=2 RealMemory=400 State=CLOUD"}})
 		address, err := c.Forward(c.ctx, 6820)
 		require.NoError(t, err)
 		key, err := c.JWTKey(c.ctx)
