@@ -31,7 +31,7 @@ func TestJobs(t *testing.T) {
 			id := c.sbatch(`srun hostname; sleep 4`, "-N2", "--ntasks-per-node=1")
 			c.waitJob(id, "RUNNING")
 			log := c.slurm("grep", "program=start-gate", "/var/spool/slurmtide/programs.log")
-			assert.Regexp(t, `job=`+id+` .*outcome=ready`, log, "the start gate started the job")
+			assert.Regexp(t, `job=`+id+` .*outcome="nodes are ready"`, log, "the start gate started the job")
 			pods := c.slurmdPods()
 			require.Len(t, pods, 2)
 			for name, p := range pods {
