@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -260,12 +259,12 @@ func parseSbatch(name, out string) (jobRun, error) {
 // parseMark reads what `date +%s.%N` prints.
 func parseMark(text string) (time.Time, error) {
 	whole, fraction, _ := strings.Cut(strings.TrimSpace(text), ".")
-	sec, err := strconv.ParseInt(whole, 10, 64)
-	nsec, err2 := strconv.ParseInt(fraction, 10, 64)
-	if err := errors.Join(err, err2); err != nil || len(fraction) != 9 {
-		return time.Time{}, fmt.Errorf("%q is not what `date +%%s.%%N` prints: %w", text, err)
+	sec, err := strconv.ParseUint(whole, 10, 40)
+	nsec, err2 := strconv.ParseUint(fraction, 10, 32)
+	if err != nil || err2 != nil || len(fraction) != 9 {
+		return time.Time{}, fmt.Errorf("%q is not what `date +%%s.%%N` prints", text)
 	}
-	return time.Unix(sec, nsec).UTC(), nil
+	return time.Unix(int64(sec), int64(nsec)).UTC(), nil
 }
 
 // outputFile is in the pod of the job's first node: there is no shared file system.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,4 +60,32 @@ func TestParseSrun(t *testing.T) {
 func TestSplitLines(t *testing.T) {
 	assert.Equal(t, []string{"a", "", "b"}, splitLines("a\n\nb\nhalf a li"))
 	assert.Empty(t, splitLines("half a li"))
+}
+
+// Whatever Slurm, the shell and the bridge print, reading it ends in a result or an error.
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{
+		"1795237041.000000001\n17\n", "100.000000000\n103.500000000 4 cpu-7\n102.250000000 4 cpu-6\n",
+		`{"jobs": [{"job_id": 1, "array_job_id": {"set": true, "number": 1}, "job_state": ["RUNNING"], "nodes": "cpu-[0-1]"}]}{"nodes": [{"name": "cpu-0", "state": ["IDLE"]}]}`,
+		"time=2026-11-21T05:18:57.979Z level=INFO msg=request kind=suspend nodes=cpu-[4-6] age=9ms\n", `{"statistics": {"schedule_cycle_total": 1}}`,
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if run, err := parseSbatch("x", text); err == nil {
+			assert.False(t, run.Submitted.Before(time.Unix(0, 0)))
+		}
+		if run, began, err := parseSrun(text); err == nil {
+			assert.Len(t, began, 2)
+			assert.NotEmpty(t, run.Nodes)
+		}
+		if l, err := readLook(json.NewDecoder(strings.NewReader(text))); err == nil {
+			for _, j := range l.Jobs {
+				assert.NotEmpty(t, j.label())
+				assert.False(t, j.done() && j.failed())
+			}
+		}
+		_, _ = parseSuspends(text)
+		_, _ = parsePasses(text)
+	})
 }
