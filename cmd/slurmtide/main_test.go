@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/slurmtide/slurmtide/internal/cli/clitest"
 )
@@ -23,6 +26,15 @@ func TestMain(m *testing.M) {
 }
 
 func TestScripts(t *testing.T) { clitest.Run(t, "slurmtide") }
+
+// What these packages do at initialisation is what made every command slow.
+func TestLeavesClientsToTheDaemon(t *testing.T) {
+	deps, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	require.NoError(t, err)
+	assert.Contains(t, string(deps), "slurmtide/powersave\n")
+	assert.NotContains(t, string(deps), "k8s.io/client-go/")
+	assert.NotContains(t, string(deps), "SlinkyProject/slurm-client/")
+}
 
 // fakeBridge prints its command line as ps would show it, and ends in 7.
 func fakeBridge() {
