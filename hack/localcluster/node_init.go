@@ -88,14 +88,8 @@ func mountNode(cache string, p Plan) error {
 	if err := mount("proc", "/proc", "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""); err != nil {
 		return err
 	}
-	for state, target := range map[string]string{
-		"kubelet":    "/var/lib/kubelet",
-		"containerd": "/var/lib/containerd",
-		"pod-logs":   "/var/log/pods",
-	} {
-		if err := bind(p.inState(state), target); err != nil {
-			return err
-		}
+	if err := mountState(p); err != nil {
+		return err
 	}
 	for name, value := range hostTunables {
 		shown := filepath.Join("/run/localcluster/tunables", name)
@@ -110,6 +104,37 @@ func mountNode(cache string, p Plan) error {
 		}
 	}
 	return nil
+}
+
+// mountState gives containerd and the kubelet their directories. What containerd
+// writes and syncs again and again for every pod is kept in memory: it does not
+// outlive the cluster, and waiting for the disk several times per pod takes
+// longer than the rest of its start once anything else keeps the disk busy.
+func mountState(p Plan) error {
+	for state, target := range map[string]string{
+		"kubelet":    "/var/lib/kubelet",
+		"containerd": "/var/lib/containerd",
+		"pod-logs":   "/var/log/pods",
+	} {
+		if err := bind(p.inState(state), target); err != nil {
+			return err
+		}
+	}
+	const containerd = "/var/lib/containerd/"
+	for _, dir := range []string{"io.containerd.metadata.v1.bolt", "io.containerd.mount-manager.v1.bolt", "io.containerd.grpc.v1.cri"} {
+		if err := os.MkdirAll(containerd+dir, 0o700); err != nil {
+			return err
+		}
+		if err := mount("tmpfs", containerd+dir, "tmpfs", 0, "mode=700"); err != nil {
+			return err
+		}
+	}
+	// The snapshotter keeps its small database among the layers.
+	const snapshotter = containerd + "io.containerd.snapshotter.v1.overlayfs"
+	if err := os.MkdirAll(snapshotter, 0o700); err != nil {
+		return err
+	}
+	return os.Symlink(containerd+"io.containerd.metadata.v1.bolt/snapshots.db", snapshotter+"/metadata.db")
 }
 
 func mount(source, target, kind string, flags uintptr, data string) error {

@@ -21,6 +21,11 @@ disabled_plugins = [
 [plugins."io.containerd.internal.v1.opt"]
   path = "/var/lib/containerd/opt"
 
+# Containers' file systems die with the cluster: syncing the disk when one is
+# unmounted would only make pods wait.
+[plugins."io.containerd.snapshotter.v1.overlayfs"]
+  mount_options = ["volatile"]
+
 [plugins."io.containerd.cri.v1.images"]
   snapshotter = "overlayfs"
   [plugins."io.containerd.cri.v1.images".pinned_images]
