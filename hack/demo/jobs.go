@@ -24,17 +24,28 @@ type jobRun struct {
 	// SecondsToRunning is from Submitted to Running, SecondsToAllRunning to AllRun: the last task of an array, or of an srun.
 	SecondsToRunning    float64 `json:"secondsToRunning"`
 	SecondsToAllRunning float64 `json:"secondsToAllRunning"`
+
+	began map[string]time.Time // the first task of each node
 }
 
-func (r *jobRun) ran(times ...time.Time) {
-	r.Running, r.AllRun = slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
+// ran notes that a task began at that time on the nodes.
+func (r *jobRun) ran(began time.Time, nodes ...string) {
+	if r.began == nil {
+		r.began, r.Running, r.AllRun = map[string]time.Time{}, began, began
+	}
+	if began.Before(r.Running) {
+		r.Running = began
+	}
+	if began.After(r.AllRun) {
+		r.AllRun = began
+	}
 	r.SecondsToRunning, r.SecondsToAllRunning = r.Running.Sub(r.Submitted).Seconds(), r.AllRun.Sub(r.Submitted).Seconds()
-}
-
-func (r *jobRun) addNodes(names ...string) {
-	r.Nodes = append(r.Nodes, names...)
-	slices.Sort(r.Nodes)
-	r.Nodes = slices.Compact(r.Nodes)
+	for _, n := range nodes {
+		if known, ok := r.began[n]; !ok || began.Before(known) {
+			r.began[n] = began
+		}
+	}
+	r.Nodes = slices.Sorted(maps.Keys(r.began))
 }
 
 // Every script's first output is the time at which it began, which is the most honest RUNNING there is: squeue shows whole seconds.
@@ -81,8 +92,7 @@ func (d *demo) twoNodes(ctx context.Context) (detail string, err error) {
 	if err != nil {
 		return "", err
 	}
-	run.ran(began)
-	run.addNodes(jobs[0].nodes()...)
+	run.ran(began, jobs[0].nodes()...)
 	d.addRun(run)
 	return fmt.Sprintf("job %d RUNNING on %s %.2fs after sbatch", run.ID, jobs[0].Nodes, run.SecondsToRunning), nil
 }
@@ -128,8 +138,7 @@ func (d *demo) gpuJob(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	run.ran(began)
-	run.addNodes(jobs[0].nodes()...)
+	run.ran(began, jobs[0].nodes()...)
 	d.addRun(run)
 	return fmt.Sprintf("job %d COMPLETED on %s with CUDA_VISIBLE_DEVICES=%s, RUNNING %.2fs after sbatch", run.ID, jobs[0].Nodes, lines[1], run.SecondsToRunning), nil
 }
@@ -139,10 +148,10 @@ func (d *demo) arrayJob(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	began := map[uint32]time.Time{} // by the task's own job id
-	for len(began) < arrayTasks {
+	read := map[uint32]bool{} // by the task's own job id
+	for len(read) < arrayTasks {
 		// Each output is read as soon as its task is done: where tasks start far apart, the first node is gone before the last task ends.
-		unread := func(j job) bool { return j.done() && began[j.ID].IsZero() }
+		unread := func(j job) bool { return j.done() && !read[j.ID] }
 		jobs, err := d.waitJob(ctx, run.ID, func(jobs []job) bool { return slices.ContainsFunc(jobs, unread) })
 		if err != nil {
 			return "", err
@@ -158,10 +167,12 @@ func (d *demo) arrayJob(ctx context.Context) (string, error) {
 			if len(lines) != 3 || lines[1] != strconv.FormatUint(j.ArrayTask.Number, 10) || lines[2] != j.Nodes {
 				return "", fmt.Errorf("task %s ran on %s, it printed %q", j.label(), j.Nodes, lines)
 			}
-			if began[j.ID], err = parseMark(lines[0]); err != nil {
+			began, err := parseMark(lines[0])
+			if err != nil {
 				return "", err
 			}
-			run.addNodes(j.nodes()...)
+			run.ran(began, j.nodes()...)
+			read[j.ID] = true
 		}
 	}
 	jobs, err := d.waitDone(ctx, run.ID)
@@ -171,7 +182,6 @@ func (d *demo) arrayJob(ctx context.Context) (string, error) {
 	if len(jobs) != arrayTasks {
 		return "", fmt.Errorf("array %d has %d tasks, not %d", run.ID, len(jobs), arrayTasks)
 	}
-	run.ran(slices.Collect(maps.Values(began))...)
 	d.addRun(run)
 	return fmt.Sprintf("%d tasks of job %d COMPLETED on %d nodes, the first RUNNING %.2fs after sbatch, the last %.2fs",
 		arrayTasks, run.ID, len(run.Nodes), run.SecondsToRunning, run.SecondsToAllRunning), nil
@@ -183,11 +193,10 @@ func (d *demo) srunJob(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	run, began, err := parseSrun(out)
+	run, err := parseSrun(out)
 	if err != nil {
 		return "", err
 	}
-	run.ran(began...)
 	jobs, err := d.waitDone(ctx, run.ID)
 	if err != nil {
 		return "", err
@@ -200,34 +209,33 @@ func (d *demo) srunJob(ctx context.Context) (string, error) {
 }
 
 // parseSrun reads the time at which srun began and the lines that srunScript printed.
-func parseSrun(out string) (jobRun, []time.Time, error) {
+func parseSrun(out string) (jobRun, error) {
 	lines := splitLines(out)
 	if len(lines) != 3 {
-		return jobRun{}, nil, fmt.Errorf("srun should run two tasks, it printed %q", out)
+		return jobRun{}, fmt.Errorf("srun should run two tasks, it printed %q", out)
 	}
-	run := jobRun{Name: "srun"}
-	var err error
-	if run.Submitted, err = parseMark(lines[0]); err != nil {
-		return run, nil, err
+	submitted, err := parseMark(lines[0])
+	if err != nil {
+		return jobRun{}, err
 	}
-	var began []time.Time
+	run := jobRun{Name: "srun", Submitted: submitted}
 	for _, line := range lines[1:] {
 		fields := strings.Fields(line)
 		if len(fields) != 3 {
-			return run, nil, fmt.Errorf("a task of srun printed %q", line)
+			return jobRun{}, fmt.Errorf("a task of srun printed %q", line)
 		}
-		mark, err := parseMark(fields[0])
+		began, err := parseMark(fields[0])
 		if err != nil {
-			return run, nil, err
+			return jobRun{}, err
 		}
 		id, err := strconv.ParseUint(fields[1], 10, 32)
 		if err != nil {
-			return run, nil, fmt.Errorf("a task of srun printed %q, which has no job id: %w", line, err)
+			return jobRun{}, fmt.Errorf("a task of srun printed %q, which has no job id: %w", line, err)
 		}
-		began, run.ID = append(began, mark), uint32(id)
-		run.addNodes(fields[2])
+		run.ID = uint32(id)
+		run.ran(began, fields[2])
 	}
-	return run, began, nil
+	return run, nil
 }
 
 // sbatch submits a script. The time is taken in the container, right before sbatch begins.

@@ -44,7 +44,7 @@ type stepResult struct {
 	Detail  string  `json:"detail"` // what was found, or the error
 }
 
-// bootTimes is one node's way up. Running is the pod's, JobRunning the first command's of the job it was made for.
+// bootTimes is one node's way up. Running is the pod's; JobRunning is when the job it was made for ran its first command there.
 type bootTimes struct {
 	Node string `json:"node"`
 	Job  string `json:"job"`
@@ -108,7 +108,7 @@ func bootsOf(jobs []jobRun, history []powersave.Boot) []bootTimes {
 		for _, node := range j.Nodes {
 			for _, b := range slices.Backward(history) {
 				if b.Node == node && b.Times.Requested.After(j.Submitted) {
-					list = append(list, bootTimes{Node: node, Job: j.Name, Timeline: b.Times, JobRunning: j.Running})
+					list = append(list, bootTimes{Node: node, Job: j.Name, Timeline: b.Times, JobRunning: j.began[node]})
 					break
 				}
 			}

@@ -22,11 +22,11 @@ func timeline(requested float64) powersave.Timeline {
 // finished is a demo of two jobs that went well: two nodes at second 1, one with a GPU at second 10.
 func finished() (*report, *facts) {
 	r := &report{Jobs: []jobRun{
-		{Name: "two-nodes", ID: 1, Nodes: []string{"cpu-0", "cpu-1"}, Submitted: at(1)},
-		{Name: "gpu", ID: 2, Nodes: []string{"gpu-0"}, Submitted: at(10)},
+		{Name: "two-nodes", ID: 1, Submitted: at(1)},
+		{Name: "gpu", ID: 2, Submitted: at(10)},
 	}}
-	r.Jobs[0].ran(at(2.5))
-	r.Jobs[1].ran(at(11.8))
+	r.Jobs[0].ran(at(2.5), "cpu-1", "cpu-0")
+	r.Jobs[1].ran(at(11.8), "gpu-0")
 	down := func(node string, requested float64) *powerDown {
 		return &powerDown{Node: node, UID: node, Requested: at(requested), Accepted: at(requested + 0.01), Deleting: at(requested + 0.1), Gone: at(requested + 1), Free: at(requested + 1.4)}
 	}
@@ -109,4 +109,16 @@ func TestReportWrite(t *testing.T) {
 	assert.NoFileExists(t, path+".new")
 
 	assert.ErrorContains(t, r.write(filepath.Join(path, "below-a-file")), "writing the report")
+}
+
+func TestJobRan(t *testing.T) {
+	r := jobRun{Submitted: at(1)}
+	r.ran(at(5), "cpu-3")
+	r.ran(at(3), "cpu-2")
+	r.ran(at(7), "cpu-2")
+	assert.Equal(t, []string{"cpu-2", "cpu-3"}, r.Nodes)
+	assert.Equal(t, []time.Time{at(3), at(7)}, []time.Time{r.Running, r.AllRun})
+	assert.Equal(t, map[string]time.Time{"cpu-2": at(3), "cpu-3": at(5)}, r.began, "the first task of each node")
+	assert.InDelta(t, 2, r.SecondsToRunning, 0)
+	assert.InDelta(t, 6, r.SecondsToAllRunning, 0)
 }
