@@ -47,6 +47,8 @@ func (e exitError) Error() string { return "exit status " + strconv.Itoa(int(e))
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	// A root shell got by su may lack the system directories, where runc and iptables are.
+	os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin")
 	err := run(ctx, os.Args[1:], os.Stdout)
 	var code exitError
 	switch {

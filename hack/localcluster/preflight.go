@@ -17,7 +17,6 @@ var hostPrograms = map[string]string{
 	"/usr/lib/cni/bridge":     "containernetworking-plugins",
 	"/usr/lib/cni/host-local": "containernetworking-plugins",
 	"/usr/lib/cni/portmap":    "containernetworking-plugins",
-	"conntrack":               "conntrack",
 	"ip":                      "iproute2",
 	"iptables":                "iptables",
 	"mount":                   "mount",

@@ -44,6 +44,6 @@ func (p *progress) step(format string, args ...any) (done func()) {
 	}()
 	return sync.OnceFunc(func() {
 		close(ended)
-		p.say("%s: done in %.1fs", what, time.Since(began).Seconds())
+		p.say("%s: took %.1fs", what, time.Since(began).Seconds())
 	})
 }

@@ -44,9 +44,10 @@ func (c *cluster) up(ctx context.Context, gpus int) error {
 		return err
 	}
 	if err := c.start(ctx, max(gpus, 0)); err != nil {
-		if c.rec != nil {
-			err = errors.Join(err, c.stop())
+		if ctx.Err() != nil {
+			err = fmt.Errorf("interrupted, cluster %s is ended again", c.name)
 		}
+		err = errors.Join(err, c.stop())
 		return fmt.Errorf("%w; the logs are in %s", err, c.logs())
 	}
 	return nil
