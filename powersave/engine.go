@@ -16,7 +16,7 @@ type Config struct {
 	// FreshFor is the age up to which a resume request is carried out without asking Slurm
 	// whether it still stands. Default 30 s.
 	FreshFor time.Duration
-	// PollFast is the pause between reads while a slurmd could register any moment. Default 150 ms.
+	// PollFast is the pause between reads while a slurmd could register any moment. Default 100 ms.
 	PollFast time.Duration
 	// PollSlow is the pause while power-downs or gates wait. Default 1 s.
 	PollSlow time.Duration
@@ -35,7 +35,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.FreshFor = cmp.Or(c.FreshFor, 30*time.Second)
-	c.PollFast = cmp.Or(c.PollFast, 150*time.Millisecond)
+	c.PollFast = cmp.Or(c.PollFast, 100*time.Millisecond)
 	c.PollSlow = cmp.Or(c.PollSlow, time.Second)
 	c.PollWait = cmp.Or(c.PollWait, 5*time.Second)
 	c.PollIdle = cmp.Or(c.PollIdle, time.Minute)

@@ -5,7 +5,8 @@ import (
 )
 
 // reads plans when Slurm is read, one read at a time, so that its cost stays bounded: after a
-// read that took d the next one waits at least restFactor times d, but never longer than restMost.
+// read that took d the next one waits restFactor times d. That pause is cut to restShort, but
+// never below d, since on a busy machine d says little about what the read cost slurmctld.
 type reads struct {
 	underway  bool
 	asked     time.Time
@@ -21,7 +22,7 @@ type reads struct {
 
 const (
 	restFactor = 5
-	restMost   = 15 * time.Second
+	restShort  = 300 * time.Millisecond
 )
 
 // want asks for a read by t at the latest.
@@ -62,7 +63,8 @@ func (r *reads) answered(now time.Time, ev SlurmRead) {
 	if ev.Complete {
 		r.complete, r.wholeDue = r.asked, time.Time{}
 	}
-	r.notBefore = now.Add(min(restFactor*now.Sub(r.asked), restMost))
+	took := now.Sub(r.asked)
+	r.notBefore = now.Add(min(restFactor*took, max(restShort, took)))
 	r.due = time.Time{}
 }
 
