@@ -1,0 +1,175 @@
+// Command report joins the results of the benchmarks into one JSON file and prints a table
+// of the figures with their limits. It fails when a limit is missed.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"text/tabwriter"
+	"time"
+)
+
+// row is a figure and the most it may be; no limit is 0.
+type row struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Limit float64 `json:"limit,omitempty"`
+	Unit  string  `json:"unit"`
+	Met   bool    `json:"met"`
+}
+
+// report is what out/bench.json holds.
+type report struct {
+	When    time.Time       `json:"when"`
+	CPUs    int             `json:"cpus"`
+	Rows    []row           `json:"rows"`
+	Resume  json.RawMessage `json:"resume"`
+	Cluster json.RawMessage `json:"cluster"`
+}
+
+type spread struct {
+	Min, Median, P99 float64
+}
+
+type resume struct {
+	P99Millis float64 `json:"p99_ms"`
+	P50Millis float64 `json:"p50_ms"`
+	RSS       float64 `json:"max_rss_kb"`
+	Lost      float64 `json:"lost"`
+	ExecP99   float64 `json:"exec_p99_ms"`
+}
+
+type cluster struct {
+	Gate   spread `json:"two_nodes_gate_s"`
+	NoGate spread `json:"two_nodes_no_gate_s"`
+	Scale  struct {
+		Nodes  int     `json:"nodes"`
+		Job    spread  `json:"job_s"`
+		Direct spread  `json:"direct_s"`
+		Limit  float64 `json:"limit_s"`
+	} `json:"scale"`
+	Idle struct {
+		Nodes    int     `json:"nodes"`
+		RSS      float64 `json:"rss_mib"`
+		CPU      float64 `json:"cpu_percent"`
+		Requests float64 `json:"slurmrestd_requests_per_minute"`
+	} `json:"idle"`
+	Hostlist []struct {
+		Task  string  `json:"task"`
+		Ratio float64 `json:"ratio"`
+	} `json:"hostlist"`
+}
+
+func main() {
+	resumeFile := flag.String("resume", "", "JSON of bench/resume")
+	clusterFile := flag.String("cluster", "", "JSON of bench/cluster")
+	engineFile := flag.String("engine", "", "output of the engine's Go benchmark")
+	out := flag.String("out", "", "where the joined JSON goes")
+	flag.Parse()
+	missed, err := run(*resumeFile, *clusterFile, *engineFile, *out)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench report:", err)
+		os.Exit(1)
+	}
+	if missed > 0 {
+		fmt.Fprintf(os.Stderr, "%d limits missed\n", missed)
+		os.Exit(1)
+	}
+}
+
+func run(resumeFile, clusterFile, engineFile, out string) (missed int, err error) {
+	rep := report{When: time.Now().UTC(), CPUs: runtime.NumCPU()}
+	var r resume
+	if rep.Resume, err = read(resumeFile, &r); err != nil {
+		return 0, err
+	}
+	var c cluster
+	if rep.Cluster, err = read(clusterFile, &c); err != nil {
+		return 0, err
+	}
+	plan, step, err := engine(engineFile)
+	if err != nil {
+		return 0, err
+	}
+	add := func(name string, value, limit float64, unit string) {
+		met := limit == 0 || value <= limit
+		if !met {
+			missed++
+		}
+		rep.Rows = append(rep.Rows, row{name, value, limit, unit, met})
+	}
+	add("resume, 10,000 nodes and 1,000 jobs, exec to exit, median", r.P50Millis, 0, "ms")
+	add("the same, p99", r.P99Millis, 10, "ms")
+	add("/bin/true, p99 (the machine's noise)", r.ExecP99, 0, "ms")
+	add("resume, memory", r.RSS/1024, 20, "MiB")
+	add("lost of 100 copies at once", r.Lost, 0.5, "requests")
+	add("2-node batch job from zero, median", c.Gate.Median, 2, "s")
+	add("the same, p99", c.Gate.P99, 3.5, "s")
+	add("the same without the start gate, median", c.NoGate.Median, 0, "s")
+	add(fmt.Sprintf("%d pods created directly, median", c.Scale.Nodes), c.Scale.Direct.Median, 0, "s")
+	add(fmt.Sprintf("%d-node batch job from zero, median", c.Scale.Nodes), c.Scale.Job.Median, c.Scale.Limit, "s")
+	add(fmt.Sprintf("bridge at %d nodes, memory", c.Idle.Nodes), c.Idle.RSS, 80, "MiB")
+	add("bridge idle, CPU", c.Idle.CPU, 1, "% of a core")
+	add("bridge idle, slurmrestd requests", c.Idle.Requests, 2, "a minute")
+	for _, h := range c.Hostlist {
+		add("hostlist "+h.Task+", ratio to scontrol", h.Ratio, 1, "×")
+	}
+	add("engine, plan of a 10,000-node request", plan, 200, "ms")
+	add("engine, a step with 10,000 nodes in flight", step/1000, 1, "ms")
+
+	joined, err := json.MarshalIndent(rep, "", "  ")
+	if err != nil {
+		return 0, err
+	}
+	if err := os.WriteFile(out, append(joined, '\n'), 0o644); err != nil {
+		return 0, err
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "FIGURE\tVALUE\tLIMIT\tUNIT\t")
+	for _, row := range rep.Rows {
+		limit, verdict := "-", ""
+		if row.Limit != 0 {
+			limit = strconv.FormatFloat(row.Limit, 'g', 3, 64)
+		}
+		if !row.Met {
+			verdict = "MISSED"
+		}
+		fmt.Fprintf(w, "%s\t%.3g\t%s\t%s\t%s\n", row.Name, row.Value, limit, row.Unit, verdict)
+	}
+	return missed, w.Flush()
+}
+
+func read(file string, into any) (json.RawMessage, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return data, nil
+}
+
+var engineLine = regexp.MustCompile(`BenchmarkTenThousandNodes\S*\s.*?([\d.]+) plan-ms/op\s+([\d.]+) us/step`)
+
+// engine reads milliseconds for the plan and microseconds for a step.
+func engine(file string) (plan, step float64, err error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, 0, err
+	}
+	m := engineLine.FindSubmatch(data)
+	if m == nil {
+		return 0, 0, fmt.Errorf("%s has no result of BenchmarkTenThousandNodes", file)
+	}
+	if plan, err = strconv.ParseFloat(string(m[1]), 64); err != nil {
+		return 0, 0, err
+	}
+	step, err = strconv.ParseFloat(string(m[2]), 64)
+	return plan, step, err
+}

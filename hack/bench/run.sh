@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Measures, into out/bench.json and a table. Ratios compare figures of the same run. Brings up a
+# cluster of its own and takes it down; KEEP=1 leaves it. The machine should have nothing else to do.
+#
+#   SLURM_VERSION=24.11   (default 26.05)
+#   RUNS=20 SLOW_RUNS=6 NODES=50 IDLE_NODES=100 IDLE_FOR=2m
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+name=${NAME:-slurmtide-bench}
+version=${SLURM_VERSION:-26.05}
+cluster=(hack/localcluster/localcluster.sh --name "$name")
+mkdir -p out
+cleanup() {
+	[ -n "${KEEP:-}" ] || "${cluster[@]}" down
+}
+trap cleanup EXIT
+
+echo "measuring the resume program"
+go run ./hack/bench/resume -program bin/resume >out/bench-resume.json
+echo "measuring the engine"
+go test ./powersave -run '^$' -bench TenThousand -benchtime 10x | tee out/bench-engine.txt
+"${cluster[@]}" up
+for image in "$(hack/images/build.sh slurmtide | tail -n 1)" "$(hack/images/build.sh "$version" | tail -n 1)"; do
+	"${cluster[@]}" load-image "$image"
+done
+"${cluster[@]}" kubectl apply --server-side -f helm/slurmtide-crds/templates/
+KUBECONFIG=$("${cluster[@]}" kubeconfig)
+export KUBECONFIG
+go run ./hack/bench/cluster -slurm "$version" -runs "${RUNS:-20}" -runs-without-gate "${SLOW_RUNS:-6}" -nodes "${NODES:-50}" \
+	-idle-nodes "${IDLE_NODES:-100}" -idle-for "${IDLE_FOR:-2m}" >out/bench-cluster.json
+go run ./hack/bench/report -resume out/bench-resume.json -cluster out/bench-cluster.json -engine out/bench-engine.txt -out out/bench.json
