@@ -2,13 +2,13 @@ package pods
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 const (
@@ -42,7 +42,7 @@ func defaultResources(c *corev1.Container, shape *v1alpha1.Shape) {
 		set(&r.Limits, corev1.ResourceMemory, memory)
 	}
 	// checkSpec has parsed it before.
-	if gpus, _ := gresGPUs(shape.Gres); gpus > 0 && len(r.Claims) == 0 && len(namedGPUs(r)) == 0 {
+	if gpus, _ := slurmconf.GresGPUs(shape.Gres); gpus > 0 && len(r.Claims) == 0 && len(namedGPUs(r)) == 0 {
 		quantity := *resource.NewQuantity(gpus, resource.DecimalSI)
 		set(&r.Requests, resourceNvidiaGPU, quantity)
 		set(&r.Limits, resourceNvidiaGPU, quantity)
@@ -57,9 +57,9 @@ func checkResources(r *corev1.ResourceRequirements, shape *v1alpha1.Shape) error
 	if limit, ok := r.Limits[corev1.ResourceMemory]; ok && limit.Cmp(*resource.NewQuantity(shape.RealMemory<<20, resource.BinarySI)) < 0 {
 		return fmt.Errorf("spec.template: the memory limit %s of container slurmd is below spec.shape.realMemory %d MiB: raise the limit, remove it or lower the shape", limit.String(), shape.RealMemory)
 	}
-	want, err := gresGPUs(shape.Gres)
+	want, err := slurmconf.GresGPUs(shape.Gres)
 	if err != nil {
-		return err
+		return fmt.Errorf("spec.shape.gres: %w", err)
 	}
 	if len(r.Claims) > 0 {
 		return nil // how many devices a claim has stands elsewhere
@@ -79,50 +79,6 @@ func checkResources(r *corev1.ResourceRequirements, shape *v1alpha1.Shape) error
 		return fmt.Errorf("spec.template asks for %d GPUs, but spec.shape.gres %q has %d: make them equal, or remove the GPUs from the template to have them filled in", have, shape.Gres, want)
 	}
 	return nil
-}
-
-// gresGPUs counts the GPUs in a Gres list of slurm.conf: "gpu:2", "gpu:h100:2", "gpu" (one),
-// several separated by commas. Other resources do not count.
-func gresGPUs(gres string) (int64, error) {
-	var total int64
-	for _, item := range splitGres(gres) {
-		plain, _, _ := strings.Cut(item, "(") // gpu:2(S:0-1)
-		fields := strings.Split(plain, ":")
-		if fields[0] != "gpu" {
-			continue
-		}
-		last := fields[len(fields)-1]
-		count, err := strconv.ParseUint(last, 10, 16)
-		switch {
-		case len(fields) > 3:
-			return 0, fmt.Errorf("spec.shape.gres: %q has too many colons: write gpu:<count> or gpu:<type>:<count>", item)
-		case err == nil:
-			total += int64(count)
-		case len(fields) == 1, len(fields) == 2 && isGresType(last):
-			total++ // no count means one
-		default:
-			return 0, fmt.Errorf("spec.shape.gres: %q: the count must be a number, as in gpu:2 or gpu:h100:2", item)
-		}
-	}
-	return total, nil
-}
-
-func isGresType(s string) bool {
-	return s != "" && (s[0] >= 'a' && s[0] <= 'z' || s[0] >= 'A' && s[0] <= 'Z')
-}
-
-// splitGres splits at commas outside parentheses.
-func splitGres(gres string) []string {
-	depth := 0
-	return strings.FieldsFunc(gres, func(r rune) bool {
-		switch r {
-		case '(':
-			depth++
-		case ')':
-			depth--
-		}
-		return r == ',' && depth <= 0
-	})
 }
 
 func namedGPUs(r *corev1.ResourceRequirements) map[corev1.ResourceName]resource.Quantity {
