@@ -36,7 +36,7 @@ const (
 	ServiceNodes    = "slurmd"
 	configMapConf   = "slurm-conf"
 	configMapScript = "programs"
-	// SecretSlurmKey holds slurm.key, which slurmd pods mount; the token key is apart, since no slurmd needs it.
+	// SecretSlurmKey holds slurm.key, which slurmd pods get; the token key is apart, since no slurmd needs it.
 	SecretSlurmKey = "slurm-key"
 	secretJWTKey   = "jwt-key"
 	bridgeAccount  = "bridge"
@@ -310,7 +310,13 @@ func serviceAccountToken() corev1.VolumeSource {
 	)
 }
 
+// writeKey puts slurm.key where slurmd looks for it, takes it out of the environment and becomes slurmd.
+const writeKey = `umask 077; printf %s "$SLURM_KEY" >/etc/slurm/slurm.key; unset SLURM_KEY; exec "$@"`
+
 // PodTemplate is a template for slurmd pods of this stack, for NodeSets: the image, slurm.key, and what slurmd needs to run jobs.
+//
+// The key comes in a variable and not in a volume: the kubelet looks for mounted volumes only every 300 ms, and a boot takes
+// little more than a second.
 func PodTemplate(o Options) corev1.PodTemplateSpec {
 	o = o.withDefaults()
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
@@ -321,11 +327,11 @@ func PodTemplate(o Options) corev1.PodTemplateSpec {
 			Image:           o.SlurmImage,
 			ImagePullPolicy: corev1.PullIfNotPresent,
 			// slurmd runs as root: it becomes the job's user. The runtime's default capabilities are enough.
-			VolumeMounts: []corev1.VolumeMount{{Name: SecretSlurmKey, MountPath: "/etc/slurm", ReadOnly: true}},
+			Command: []string{"/bin/sh", "-c", writeKey, "sh"}, // slurmd and its arguments follow
+			Env: []corev1.EnvVar{{Name: "SLURM_KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: SecretSlurmKey}, Key: slurmKey,
+			}}}},
 		}},
-		Volumes: []corev1.Volume{{Name: SecretSlurmKey, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: SecretSlurmKey, DefaultMode: new(int32(0o400)),
-		}}}},
 	}}
 }
 

@@ -41,10 +41,8 @@ func Deploy(ctx context.Context, config *rest.Config, o Options) (*Stack, error)
 	if err != nil {
 		return nil, err
 	}
-	// Slurm wants 16 to 1024 bytes (auth/slurm) and at least 16 (auth/jwt).
-	k := keys{slurm: make([]byte, 256), jwt: make([]byte, 32)}
-	rand.Read(k.slurm)
-	rand.Read(k.jwt)
+	// Slurm wants 16 to 1024 bytes (auth/slurm) and at least 16 (auth/jwt). Text, since slurmd pods get slurm.key in a variable.
+	k := keys{slurm: []byte(rand.Text() + rand.Text()), jwt: []byte(rand.Text() + rand.Text())}
 
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Options.Namespace, Labels: map[string]string{labelStack: "true"}}}
 	if _, err := s.kube.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
