@@ -32,7 +32,7 @@ clean: ## remove bin/ and out/
 ##@ Test
 
 .PHONY: test
-test: vet lint unit fuzz verify-generated integration ## everything: vet, lint, unit tests, fuzz smoke, generated files, integration with both Slurm versions
+test: vet lint unit localcluster-unit fuzz verify-generated localcluster-integration integration ## everything: vet, lint, unit tests, fuzz smoke, generated files, integration with both Slurm versions
 
 .PHONY: vet
 vet: ## go vet, with every build tag
