@@ -222,9 +222,9 @@ func TestParseHostlistErrors(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			h, err := ParseHostlist(tt.in)
-			assert.EqualError(t, err, tt.want)
+			require.EqualError(t, err, tt.want)
 			var he *HostlistError
-			assert.ErrorAs(t, err, &he)
+			require.ErrorAs(t, err, &he)
 			assert.Zero(t, h.Len())
 		})
 	}

@@ -427,7 +427,7 @@ func TestUnixSocket(t *testing.T) {
 	require.ErrorContains(t, err, "slurmrestd at unix://"+socket)
 	require.ErrorContains(t, err, "no such file or directory")
 	require.ErrorContains(t, err, "is slurmrestd running")
-	assert.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, err, os.ErrNotExist)
 	assert.True(t, IsTransient(err))
 
 	listener, err := net.Listen("unix", socket)

@@ -62,11 +62,12 @@ func main() {
 	nodes := flag.Int("nodes", 50, "nodes of the large job")
 	idleNodes := flag.Int("idle-nodes", 100, "nodes powered up while the idle bridge is measured")
 	idleFor := flag.Duration("idle-for", time.Minute, "how long the idle bridge is measured")
+	only := flag.String("only", "", "measure only this: gate, no-gate, scale, idle or hostlist")
 	program := flag.String("program", "bin/slurmtide", "slurmtide, for the hostlist comparison")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	r, err := run(ctx, *version, *runs, *slow, *nodes, *idleNodes, *idleFor, *program)
+	r, err := run(ctx, *version, *runs, *slow, *nodes, *idleNodes, *idleFor, *program, *only)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench cluster:", err)
 		os.Exit(1)
@@ -79,20 +80,23 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, version string, runs, slow, nodes, idleNodes int, idleFor time.Duration, program string) (results, error) {
+func run(ctx context.Context, version string, runs, slow, nodes, idleNodes int, idleFor time.Duration, program, only string) (results, error) {
 	r := results{Slurm: version}
 	steps := []struct {
 		name string
 		gate bool
 		do   func(*bench) error
 	}{
-		{"2 nodes with the gate", true, func(b *bench) (err error) { r.WithGate, err = b.twoNodes(runs); return err }},
-		{"2 nodes without the gate", false, func(b *bench) (err error) { r.WithoutGate, err = b.twoNodes(slow); return err }},
-		{"many nodes", true, func(b *bench) (err error) { r.Scale, err = b.scale(nodes); return err }},
-		{"idle bridge", true, func(b *bench) (err error) { r.Idle, err = b.idle(idleNodes, idleFor); return err }},
-		{"hostlists", true, func(b *bench) (err error) { r.Hostlist, err = b.hostlists(program); return err }},
+		{"gate", true, func(b *bench) (err error) { r.WithGate, err = b.twoNodes(runs); return err }},
+		{"no-gate", false, func(b *bench) (err error) { r.WithoutGate, err = b.twoNodes(slow); return err }},
+		{"scale", true, func(b *bench) (err error) { r.Scale, err = b.scale(nodes); return err }},
+		{"idle", true, func(b *bench) (err error) { r.Idle, err = b.idle(idleNodes, idleFor); return err }},
+		{"hostlist", true, func(b *bench) (err error) { r.Hostlist, err = b.hostlists(program); return err }},
 	}
 	for _, s := range steps {
+		if only != "" && only != s.name {
+			continue
+		}
 		fmt.Fprintf(os.Stderr, "bench: %s\n", s.name)
 		if err := within(ctx, version, s.gate, s.do); err != nil {
 			return r, fmt.Errorf("%s: %w", s.name, err)
