@@ -142,7 +142,7 @@ func createSlurmd(ctx context.Context, t *testing.T, s *Stack, node string) {
 	pod.Spec.Hostname, pod.Spec.Subdomain = node, ServiceNodes
 	pod.Spec.AutomountServiceAccountToken = new(false)
 	c := &pod.Spec.Containers[0]
-	c.Env = []corev1.EnvVar{{Name: "POD_UID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}}}
+	c.Env = append(c.Env, corev1.EnvVar{Name: "POD_UID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}}})
 	c.Args = []string{"slurmd", "-D", "-b", "-N", node, "--conf-server", s.ConfServer(), "--instance-id=$(POD_UID)"}
 	_, err := s.kube.CoreV1().Pods(s.Options.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	require.NoError(t, err)
