@@ -170,6 +170,9 @@ func (e *Engine) NextWake() time.Time {
 	for _, g := range e.gates {
 		sooner(g.deadline)
 	}
+	for _, g := range e.heldGates {
+		sooner(g.Deadline)
+	}
 	return next
 }
 
@@ -207,9 +210,6 @@ func (e *Engine) accept(r Request) {
 	}
 	req := &request{Request: r, accepted: e.now, open: r.Nodes.Len()}
 	e.requests[r.ID] = req
-	for _, j := range r.Jobs {
-		e.remember(j)
-	}
 	if req.open == 0 {
 		e.finish(req)
 		return
@@ -227,22 +227,26 @@ func (e *Engine) accept(r Request) {
 		}
 		e.decide(n)
 	}
+	for _, j := range r.Jobs {
+		e.remember(j)
+	}
 }
 
+// remember notes which nodes a job waits for: those with a boot in hand. The others of the job
+// serve already, belong to others, or come with a later slice.
 func (e *Engine) remember(j Job) {
-	g := e.gangs[j.ID]
-	if g == nil {
-		g = &gang{job: j.ID}
-		e.gangs[j.ID] = g
-	}
 	for name := range j.Nodes.All() {
-		if !slices.Contains(g.nodes, name) {
-			g.nodes = append(g.nodes, name)
+		n := e.nodes[name]
+		if n == nil || n.boot == nil || slices.Contains(n.jobs, j.ID) {
+			continue
 		}
-		n := e.node(name)
-		if !slices.Contains(n.jobs, j.ID) {
-			n.jobs = append(n.jobs, j.ID)
+		n.jobs = append(n.jobs, j.ID)
+		g := e.gangs[j.ID]
+		if g == nil {
+			g = &gang{job: j.ID}
+			e.gangs[j.ID] = g
 		}
+		g.nodes = append(g.nodes, name)
 	}
 }
 
@@ -260,6 +264,7 @@ func (e *Engine) finish(req *request) {
 }
 
 func (e *Engine) readNodeSets(sets []NodeSet) {
+	first := !e.setsRead
 	e.setsRead = true
 	e.sets = make(map[string]NodeSet, len(sets))
 	for _, s := range sets {
@@ -283,7 +288,7 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
 		n := e.nodes[name]
 		set := owner[name]
-		if n.set == set {
+		if n.set == set && n.boot == nil && !first {
 			continue
 		}
 		n.set = set

@@ -59,10 +59,10 @@ func (e *Engine) checkGates() {
 			return n.missing || serving(n.slurm.State)
 		})
 		switch {
-		case len(g.nodes) == 0:
-			e.do(AnswerGate{ID: g.id, Ready: true})
 		case down != "":
 			e.do(AnswerGate{ID: g.id, Reason: "node " + down + " is down"})
+		case len(g.nodes) == 0:
+			e.do(AnswerGate{ID: g.id, Ready: true})
 		default:
 			return false
 		}
@@ -82,6 +82,13 @@ func (e *Engine) failGates(n *node) {
 }
 
 func (e *Engine) expireGates() {
+	e.heldGates = slices.DeleteFunc(e.heldGates, func(g GateOpened) bool {
+		if g.Deadline.IsZero() || g.Deadline.After(e.now) {
+			return false
+		}
+		e.do(AnswerGate{ID: g.ID, Reason: "the NodeSets could not be read in time"})
+		return true
+	})
 	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
 		if g.deadline.IsZero() || g.deadline.After(e.now) {
 			return false

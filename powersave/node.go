@@ -18,6 +18,7 @@ type node struct {
 	slurm    SlurmNode
 	read     int       // number of the read that showed it; 0: none has
 	readAt   time.Time // when that read was asked for
+	seenAt   time.Time // when it was answered
 	missing  bool      // slurmctld has no such node
 	strayAt  time.Time // first complete read that showed the present disagreement
 	strayOK  bool      // a second one confirmed it
@@ -26,6 +27,8 @@ type node struct {
 	goneUID  string // newest UID known to exist no longer
 	delTries int
 	delRetry time.Time
+	creating bool   // CreatePod is not answered yet
+	failed   string // how far the boot came that was given up last
 
 	boot *boot
 	off  *off
@@ -43,10 +46,10 @@ type boot struct {
 	read       int       // reads asked for before that: only later ones tell about this order
 	repeated   bool      // Slurm powered the node up again meanwhile
 	unsure     bool      // may be obsolete: Slurm must confirm it before a pod is created
-	creating   bool
 	tries      int
 	retryAt    time.Time
 	problem    string
+	uid        string // pod that times tells of
 	times      Timeline
 }
 
@@ -68,13 +71,38 @@ type off struct {
 const (
 	poweredOff = NodePoweredDown | NodePoweringDown
 	inUse      = NodeAllocated | NodeMixed | NodeCompleting
-	notServing = NodePoweredDown | NodePoweringDown | NodePoweringUp | NodePowerUp
-	// A forced power-down shows POWER_DOWN alone for a moment, with POWERING_UP gone already.
-	notBooted = notServing | NodePowerDown
+	// POWER_UP is not among them: it comes with POWERED_DOWN, and stays by mistake when slurmd
+	// registers just then.
+	notServing = NodePoweredDown | NodePoweringDown | NodePoweringUp
+	// Set by people, and taken back by StateResume (node_mgr.c update_node).
+	judged = NodeDrain | NodeFail | NodeDown
 )
 
 // serving reports that slurmd has registered and no power change is under way.
 func serving(s NodeState) bool { return !s.Any(notServing) && !s.Any(NodeFuture) }
+
+// registered reports that slurmctld has accepted a slurmd. POWER_DOWN alone does not tell: a forced
+// power-down of a booting node shows it for a moment, with POWERING_UP gone already, and a
+// partition with PowerDownOnIdle as long as a job runs. Then it counts when slurmd started:
+// not before its pod was created.
+func (n *node) registered() bool {
+	switch state := n.slurm.State; {
+	case !serving(state):
+		return false
+	case !state.Any(NodePowerDown):
+		return true
+	case n.pod == nil:
+		return state.Any(NodeAllocated|NodeMixed) && !state.Any(NodeCompleting)
+	}
+	return !n.slurm.BootTime.IsZero() && !n.slurm.BootTime.Before(n.pod.Created.Add(-clockSkew))
+}
+
+// actOn is how long ago a read may have been answered for a pod to be deleted, or a name freed, by it:
+// a slurmd that outlives SuspendTimeout can come back into service.
+const actOn = 5 * time.Second
+
+// clockSkew is how far the clocks of Kubernetes' nodes and control plane may be apart.
+const clockSkew = 2 * time.Second
 
 // readSince reports whether a read later than the given one showed the node.
 func (n *node) readSince(read int) bool { return n.read > read }
@@ -82,7 +110,7 @@ func (n *node) readSince(read int) bool { return n.read > read }
 // see takes in what Slurm shows. Two complete reads, sightings apart, confirm a disagreement
 // between Slurm and Kubernetes.
 func (n *node) see(s SlurmNode, r *reads, complete bool, sightings time.Duration) {
-	n.slurm, n.read, n.readAt, n.missing = s, r.count, r.asked, false
+	n.slurm, n.read, n.readAt, n.seenAt, n.missing = s, r.count, r.asked, r.ended, false
 	if !complete {
 		return
 	}
@@ -100,7 +128,7 @@ func (n *node) see(s SlurmNode, r *reads, complete bool, sightings time.Duration
 
 // vanish takes in that slurmctld has no such node.
 func (n *node) vanish(r *reads) {
-	n.slurm, n.read, n.readAt, n.missing = SlurmNode{Name: n.name}, r.count, r.asked, true
+	n.slurm, n.read, n.readAt, n.seenAt, n.missing = SlurmNode{Name: n.name}, r.count, r.asked, r.ended, true
 	n.strayAt, n.strayOK = time.Time{}, false
 }
 
@@ -122,13 +150,11 @@ func (n *node) stray() bool {
 // orderBoot makes req the node's newest order, unless a newer one stands.
 func (e *Engine) orderBoot(n *node, req *request) {
 	unsure := e.now.Sub(req.Started) > e.cfg.FreshFor || req.Started.After(e.now.Add(e.cfg.FreshFor))
-	switch {
-	case n.off != nil && n.off.newest() > req.Sequence:
-		// A newer request already took the node down; only Slurm knows which one stands.
+	if n.off != nil {
+		// Programs can overtake each other before they get a sequence number: only Slurm knows
+		// which order stands.
 		unsure = true
-		e.dropOff(n)
-	case n.off != nil:
-		e.dropOff(n)
+		e.askAgain(n)
 	}
 	if b := n.boot; b != nil {
 		b.requests = append(b.requests, req)
@@ -137,13 +163,15 @@ func (e *Engine) orderBoot(n *node, req *request) {
 	}
 	n.boot = &boot{generation: req.Sequence, requests: []*request{req}, accepted: e.now, read: e.reads.count, unsure: unsure}
 	n.boot.times.Requested, n.boot.times.Accepted = req.Started, e.now
+	n.failed = ""
 	e.activate(n)
 }
 
 // orderOff makes req the node's newest order, unless a newer boot stands.
 func (e *Engine) orderOff(n *node, req *request) {
 	if b := n.boot; b != nil {
-		if b.generation > req.Sequence {
+		// The sequence alone does not tell: programs overtake each other before they get their number.
+		if b.generation > req.Sequence && b.times.Requested.After(req.Started) {
 			e.do(Report{Level: Info, Node: n.name, NodeSet: n.set, Request: req.ID,
 				Text: fmt.Sprintf("%s from before the present boot ignored", req.Kind)})
 			e.settled(req)
@@ -152,11 +180,19 @@ func (e *Engine) orderOff(n *node, req *request) {
 	}
 	if o := n.off; o != nil {
 		o.requests = append(o.requests, req)
-		o.accepted, o.read, o.confirmed, o.updated, o.kind = e.now, e.reads.count, false, false, req.Kind
+		o.accepted, o.kind, o.why = e.now, req.Kind, string(req.Kind)
+		e.askAgain(n)
 		return
 	}
 	n.off = &off{kind: req.Kind, requests: []*request{req}, accepted: e.now, read: e.reads.count, why: string(req.Kind)}
 	e.activate(n)
+}
+
+// askAgain makes the off in hand wait for Slurm to confirm it once more.
+func (e *Engine) askAgain(n *node) {
+	o := n.off
+	o.read, o.confirmed, o.updating, o.updated = e.reads.count, false, false, false
+	e.freeable = slices.DeleteFunc(e.freeable, func(f *node) bool { return f == n })
 }
 
 func (o *off) newest() int64 {
@@ -217,6 +253,7 @@ func (e *Engine) forget(n *node) {
 // decide looks at one node and asks for the next thing it needs.
 func (e *Engine) decide(n *node) {
 	switch {
+	case !e.podsRead || !e.setsRead: // what has not been read must not be taken for absent
 	case n.off != nil: // also while a boot it may end is in hand
 		e.decideOff(n)
 	case n.boot != nil:
@@ -236,12 +273,13 @@ func (e *Engine) decideBoot(n *node) {
 			e.failBoot(n)
 			e.decideSettled(n)
 			return
-		case serving(state) && !state.Any(notBooted):
+		case n.registered():
 			e.bootDone(n)
 			return
 		case state.Any(poweredOff) && !state.Any(NodePoweringUp|NodePowerUp):
 			// Slurm gave the boot up. A pod that exists is left to the two sightings of an orphan.
 			e.note(Info, n, b.request(), "Slurm shows "+state.String()+": the boot is given up")
+			n.failed = b.story(n)
 			e.failBoot(n)
 			e.decideSettled(n)
 			return
@@ -254,22 +292,24 @@ func (e *Engine) decideBoot(n *node) {
 		return
 	}
 	b.observe(n.pod, e.now)
+	// As long as Slurm shows this, no slurmd has registered and none is in use.
+	booting := n.readSince(b.read) && e.now.Sub(n.seenAt) <= actOn && n.slurm.State.Any(NodePoweringUp)
 	switch {
 	case n.pod.Phase == PodTerminating:
 		b.problem = "waiting for the pod of an earlier boot to go"
 	case n.pod.Generation < b.generation:
 		// Its slurmd started before this power-up: slurmctld would ignore it.
 		b.problem = "replacing the pod of an earlier boot"
-		if n.readSince(b.read) {
+		if booting {
 			e.delete(n, "pod belongs to an earlier boot")
 		} else {
-			e.reads.want(e.now)
+			e.reads.want(e.pollFor(n))
 		}
 	case n.pod.Phase == PodFailed:
 		b.problem = strings.TrimSpace(n.pod.Reason + " " + n.pod.Message)
 		e.note(Warn, n, b.request(), "pod failed: "+b.problem)
 		e.delete(n, "pod failed: "+n.pod.Reason)
-	case b.repeated && b.times.Running.Before(b.accepted) && !b.times.Running.IsZero() &&
+	case booting && b.repeated && b.times.Running.Before(b.accepted) && !b.times.Running.IsZero() &&
 		n.readAt.Sub(b.accepted) >= e.cfg.RegisterGrace:
 		e.delete(n, "slurmd started before the node was powered up again")
 	default:
@@ -286,12 +326,12 @@ func (e *Engine) decideBoot(n *node) {
 func (e *Engine) create(n *node) {
 	b := n.boot
 	switch {
-	case b.creating:
+	case n.creating:
 		return
-	case !e.podsRead || !e.setsRead:
-		return // both lists come right after the start
 	case b.unsure:
-		e.reads.want(e.now)
+		if !n.readSince(b.read) {
+			e.reads.want(e.now)
+		}
 		return
 	case n.set == "":
 		b.problem = "no NodeSet names this node"
@@ -305,7 +345,7 @@ func (e *Engine) create(n *node) {
 		e.wakeAt(n, b.retryAt)
 		return
 	}
-	b.creating = true
+	n.creating = true
 	if b.times.Asked.IsZero() {
 		b.times.Asked = e.now
 	}
@@ -352,41 +392,48 @@ func (e *Engine) bootDone(n *node) {
 
 func (e *Engine) decideOff(n *node) {
 	o := n.off
+	if !n.readSince(o.read) || e.now.Sub(n.seenAt) > actOn {
+		e.reads.want(e.now)
+		return
+	}
+	state := n.slurm.State
+	switch {
+	case n.missing:
+	case state.Any(NodePoweringUp), !state.Any(poweredOff):
+		// Also when it was confirmed before: a slurmd that outlived SuspendTimeout can register again.
+		// POWER_DOWN alone is a newer wish, for which SuspendProgram will be called again.
+		e.note(Info, n, o.request(), fmt.Sprintf("%s ignored: Slurm shows %s", o.kind, state))
+		e.dropOff(n)
+		e.decide(n)
+		return
+	case o.confirmed, o.kind == spool.KindResumeFail:
+		// After ResumeTimeout no slurmd has registered, so no job runs; yet Slurm counts the one that
+		// is being requeued as on the node until its PrologSlurmctld has ended.
+	case state.Any(inUse):
+		return // a job is just ending: look again
+	}
 	if !o.confirmed {
-		if !n.readSince(o.read) {
-			e.reads.want(e.now)
-			return
-		}
-		state := n.slurm.State
-		switch {
-		case n.missing:
-		case state.Any(NodePoweringUp), !state.Any(poweredOff | NodePowerDown | NodeDown):
-			e.note(Info, n, o.request(), fmt.Sprintf("%s ignored: Slurm shows %s", o.kind, state))
-			e.dropOff(n)
-			e.decide(n)
-			return
-		case o.kind == spool.KindResumeFail:
-			// No slurmd registered, so no job runs; yet Slurm counts the one that is being
-			// requeued as on the node until its PrologSlurmctld has ended.
-			if !state.Any(poweredOff | NodeDown) {
-				return
-			}
-		case !state.Any(poweredOff) || state.Any(inUse):
-			return // POWER_DOWN of a busy node, or a job just ending: look again
-		}
 		o.confirmed = true
 		if n.boot != nil { // Slurm has ended it
-			o.why = "boot failed: " + n.boot.story(n.pod)
+			if !n.boot.unsure {
+				n.failed = n.boot.story(n)
+			}
 			e.failBoot(n)
+		}
+		if n.failed != "" {
+			o.why, n.failed = "boot failed: "+n.failed, ""
 		}
 	}
 	if n.pod != nil {
 		e.delete(n, o.why)
 		return
 	}
+	if n.creating {
+		return // a pod may come yet
+	}
 	if o.updated || !o.needsUpdate(n) {
 		e.dropOff(n)
-		e.decideSettled(n)
+		e.decide(n)
 		return
 	}
 	if o.updating {
@@ -410,63 +457,6 @@ func (o *off) request() string {
 	return o.requests[0].ID
 }
 
-// needsUpdate says whether Slurm has to be told something once the pod is gone.
-func (o *off) needsUpdate(n *node) bool {
-	if n.missing {
-		return false
-	}
-	if o.kind == spool.KindResumeFail {
-		// slurmctld's own words; anything else was written by someone who knows more.
-		return strings.HasPrefix(n.slurm.Reason, "ResumeTimeout reached")
-	}
-	return n.slurm.State.Any(NodePoweringDown)
-}
-
-// free sends the batched updates when their time has come.
-func (e *Engine) free() {
-	if len(e.freeable) == 0 || e.freeAt.After(e.now) {
-		return
-	}
-	var names []string
-	for _, n := range e.freeable {
-		if n.off.kind == spool.KindResumeFail {
-			e.do(UpdateNodes{NodeUpdate{Nodes: []string{n.name}, Reason: ReasonPrefix + n.off.why}})
-			continue
-		}
-		names = append(names, n.name)
-	}
-	if len(names) > 0 {
-		e.do(UpdateNodes{NodeUpdate{Nodes: names, State: StateResume}})
-	}
-	e.freeable = nil
-}
-
-// ReasonPrefix marks every node reason that Slurmtide writes; others are never overwritten.
-const ReasonPrefix = "slurmtide: "
-
-func (e *Engine) nodesUpdated(ev NodesUpdated) {
-	for _, name := range ev.Update.Nodes {
-		n := e.nodes[name]
-		if n == nil || n.off == nil || !n.off.updating {
-			continue
-		}
-		o := n.off
-		o.updating = false
-		if ev.Err == "" {
-			o.updated = true
-			e.reads.want(e.now.Add(e.cfg.PollSlow))
-		} else {
-			// Not vital: SuspendTimeout frees the name as well. Look at Slurm again, then retry.
-			e.note(Warn, n, o.request(), ev.Update.String()+" failed: "+ev.Err)
-			o.retryAt = e.now.Add(pause(o.tries))
-			o.tries++
-			o.updated = o.tries >= 5
-			e.reads.want(e.now)
-		}
-		e.decide(n)
-	}
-}
-
 // decideSettled looks for disagreement that no order explains, as after a restart.
 func (e *Engine) decideSettled(n *node) {
 	state := n.slurm.State
@@ -481,10 +471,12 @@ func (e *Engine) decideSettled(n *node) {
 	case !n.strayOK:
 		if !n.strayAt.IsZero() {
 			e.reads.wantComplete(n.strayAt.Add(e.cfg.Sightings))
+		} else if n.stray() {
+			e.reads.wantComplete(e.now.Add(e.cfg.Sightings))
 		}
 	case n.pod == nil:
 		e.note(Warn, n, "", "Slurm powers the node up, but no request for it arrived: booting it")
-		n.boot = &boot{generation: e.now.UnixNano(), accepted: e.now, read: n.read - 1}
+		n.boot = &boot{generation: n.readAt.UnixNano(), accepted: e.now, read: n.read - 1}
 		n.boot.times.Requested, n.boot.times.Accepted = e.now, e.now
 		e.activate(n)
 		e.decideBoot(n)

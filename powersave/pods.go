@@ -57,8 +57,9 @@ func (e *Engine) podCreated(ev PodCreated) {
 	if n == nil {
 		return
 	}
+	n.creating = false
 	if b := n.boot; b != nil && b.generation == ev.Generation {
-		b.creating, b.tries = false, 0
+		b.tries = 0
 	}
 	if n.pod == nil {
 		n.setPod(Pod{Node: ev.Node, NodeSet: n.set, UID: ev.UID, Generation: ev.Generation, Phase: PodPending, Created: e.now})
@@ -68,11 +69,15 @@ func (e *Engine) podCreated(ev PodCreated) {
 
 func (e *Engine) podCreateFailed(ev PodCreateFailed) {
 	n := e.nodes[ev.Node]
-	if n == nil || n.boot == nil || n.boot.generation != ev.Generation {
+	if n == nil {
 		return
 	}
+	n.creating = false
 	b := n.boot
-	b.creating = false
+	if b == nil || b.generation != ev.Generation {
+		e.decide(n)
+		return
+	}
 	if ev.Existing != nil && n.pod == nil {
 		n.setPod(*ev.Existing)
 	}
@@ -95,6 +100,13 @@ func (e *Engine) podDeleteFailed(ev PodDeleteFailed) {
 	}
 	e.note(Warn, n, "", fmt.Sprintf("deleting pod %s failed: %s", ev.UID, ev.Err))
 	n.deleting = ""
+	// The call may have taken long: Slurm is looked at again before the next.
+	if n.off != nil {
+		n.off.read = e.reads.count
+	}
+	if n.boot != nil {
+		n.boot.read = e.reads.count
+	}
 	n.delRetry = e.now.Add(pause(n.delTries))
 	n.delTries++
 	e.wakeAt(n, n.delRetry)

@@ -78,7 +78,7 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 		if !known { // not of any NodeSet, and in no request
 			continue
 		}
-		n.see(s, &e.reads, ev.Complete, e.cfg.Sightings)
+		n.see(s, &e.reads, ev.Complete && e.podsRead && e.setsRead, e.cfg.Sightings)
 	}
 	for _, name := range ev.Unknown {
 		if n := e.nodes[name]; n != nil {
@@ -136,7 +136,8 @@ func (e *Engine) pollFor(n *node) time.Time {
 	case n.off != nil && !n.off.confirmed && !n.readSince(n.off.read),
 		n.boot != nil && n.boot.unsure && !n.readSince(n.boot.read):
 		return last // nothing can be done before
-	case n.off == nil && (n.pod == nil || n.pod.Phase == PodPending):
+	case n.off == nil && (n.pod == nil || n.pod.Phase == PodPending || n.pod.Phase == PodTerminating || n.pod.Generation < n.boot.generation),
+		n.off != nil && n.pod != nil && n.pod.Phase == PodTerminating:
 		return last.Add(e.cfg.PollWait) // nothing can register; Slurm may give up
 	case n.off == nil:
 		return last.Add(e.cfg.PollFast)
@@ -155,14 +156,25 @@ func (e *Engine) planRead() {
 	if r.underway || next.IsZero() || next.After(e.now) {
 		return
 	}
+	names := e.nodesToRead()
+	if len(names) == 0 && !e.wholeDue() { // who wanted it is done
+		r.due = r.wholeDue
+		return
+	}
 	r.underway, r.asked, r.due = true, e.now, time.Time{}
 	r.count++
-	e.do(ReadSlurm{Nodes: e.nodesToRead()})
+	e.do(ReadSlurm{Nodes: names})
+}
+
+// wholeDue says that the next read has to be complete.
+func (e *Engine) wholeDue() bool {
+	r := &e.reads
+	return r.complete.IsZero() || !r.wholeDue.IsZero() && !r.wholeDue.After(e.now)
 }
 
 // nodesToRead names the nodes a read is for, or none for all.
 func (e *Engine) nodesToRead() []string {
-	if e.reads.complete.IsZero() || !e.reads.wholeDue.IsZero() && !e.reads.wholeDue.After(e.now) {
+	if e.wholeDue() {
 		return nil
 	}
 	var names []string

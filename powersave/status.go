@@ -167,7 +167,7 @@ func (n *node) bootStatus() Boot {
 	b := n.boot
 	out := Boot{
 		Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Jobs: slices.Clone(n.jobs),
-		Phase: b.phase(n.pod), Problem: b.problem, Times: b.times,
+		Phase: b.phase(n), Problem: b.problem, Times: b.times,
 	}
 	if n.pod != nil {
 		out.UID, out.Host = n.pod.UID, n.pod.Host
@@ -189,9 +189,10 @@ func (n *node) offStatus() Boot {
 	return out
 }
 
-func (b *boot) phase(p *Pod) Phase {
+func (b *boot) phase(n *node) Phase {
+	p := n.pod
 	switch {
-	case p == nil && b.creating:
+	case p == nil && n.creating:
 		return PhaseCreating
 	case p == nil:
 		return PhaseAccepted
@@ -211,6 +212,10 @@ func (b *boot) observe(p *Pod, now time.Time) {
 	if p.Generation < b.generation {
 		return
 	}
+	if b.uid != p.UID { // the times of a pod that was replaced say nothing of this one
+		b.uid = p.UID
+		b.times.Created, b.times.Scheduled, b.times.Running = time.Time{}, time.Time{}, time.Time{}
+	}
 	first := func(t *time.Time) {
 		if t.IsZero() {
 			*t = now
@@ -228,7 +233,7 @@ func (b *boot) observe(p *Pod, now time.Time) {
 }
 
 // story tells how far the boot came, for the reason on a failed node.
-func (b *boot) story(p *Pod) string {
+func (b *boot) story(n *node) string {
 	if b.problem != "" {
 		return b.problem
 	}
@@ -239,5 +244,5 @@ func (b *boot) story(p *Pod) string {
 		PhaseStarting: "pod did not start",
 		PhaseRunning:  "slurmd did not register",
 		PhaseRemoving: "the pod of an earlier boot did not go",
-	}[b.phase(p)]
+	}[b.phase(n)]
 }

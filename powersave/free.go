@@ -1,0 +1,70 @@
+package powersave
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/slurmtide/slurmtide/powersave/spool"
+)
+
+// needsUpdate says whether Slurm has to be told something once the pod is gone.
+func (o *off) needsUpdate(n *node) bool {
+	if n.missing {
+		return false
+	}
+	if o.kind == spool.KindResumeFail {
+		// slurmctld's own words; anything else was written by someone who knows more.
+		return strings.HasPrefix(n.slurm.Reason, "ResumeTimeout reached")
+	}
+	// SuspendTimeout frees the name as well; better that than to take back what somebody decided.
+	return n.set != "" && n.slurm.State.Any(NodePoweringDown) && !n.slurm.State.Any(judged)
+}
+
+// free sends the batched updates when their time has come.
+func (e *Engine) free() {
+	if len(e.freeable) == 0 || e.freeAt.After(e.now) {
+		return
+	}
+	var updates []NodeUpdate
+	for _, n := range e.freeable {
+		u := NodeUpdate{State: StateResume}
+		if n.off.kind == spool.KindResumeFail {
+			u = NodeUpdate{Reason: ReasonPrefix + n.off.why}
+		}
+		i := slices.IndexFunc(updates, func(o NodeUpdate) bool { return o.State == u.State && o.Reason == u.Reason })
+		if i < 0 {
+			i, updates = len(updates), append(updates, u)
+		}
+		updates[i].Nodes = append(updates[i].Nodes, n.name)
+	}
+	for _, u := range updates {
+		e.do(UpdateNodes{u})
+	}
+	e.freeable = nil
+}
+
+// ReasonPrefix marks every node reason that Slurmtide writes; others are never overwritten.
+const ReasonPrefix = "slurmtide: "
+
+func (e *Engine) nodesUpdated(ev NodesUpdated) {
+	for _, name := range ev.Update.Nodes {
+		n := e.nodes[name]
+		if n == nil || n.off == nil || !n.off.updating {
+			continue
+		}
+		o := n.off
+		o.updating = false
+		if ev.Err == "" {
+			o.updated = true
+			e.reads.want(e.now.Add(e.cfg.PollSlow))
+		} else {
+			// Not vital: SuspendTimeout frees the name as well. Look at Slurm again, then retry.
+			e.note(Warn, n, o.request(), ev.Update.String()+" failed: "+ev.Err)
+			o.retryAt = e.now.Add(pause(o.tries))
+			o.tries++
+			o.updated = o.tries >= 5
+			o.read = e.reads.count
+		}
+		e.decide(n)
+	}
+}
