@@ -28,7 +28,7 @@ func TestJobs(t *testing.T) {
 
 		t.Run("batch", func(t *testing.T) {
 			c.t = t
-			id := c.sbatch(`srun hostname; sleep 4`, "-N2", "--ntasks-per-node=1")
+			id := c.sbatch(`srun hostname && sleep 4`, "-N2", "--ntasks-per-node=1")
 			c.waitJob(id, "RUNNING")
 			log := c.slurm("grep", "program=start-gate", "/var/spool/slurmtide/programs.log")
 			assert.Regexp(t, `job=`+id+` .*outcome="nodes are ready"`, log, "the start gate started the job")
