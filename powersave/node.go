@@ -89,7 +89,7 @@ func (n *node) registered() bool {
 	switch state := n.slurm.State; {
 	case !serving(state):
 		return false
-	case !state.Any(NodePowerDown):
+	case !state.Any(NodePowerDown), n.set == "": // of no NodeSet: nothing of ours can be waited for
 		return true
 	case n.pod == nil:
 		return state.Any(NodeAllocated|NodeMixed) && !state.Any(NodeCompleting)

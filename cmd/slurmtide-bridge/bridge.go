@@ -82,9 +82,11 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
+	var b *bridge.Bridge // set before kube.Run can report anything
 	kube, err := pods.New(kubeConfig, c.String("namespace"), c.String("cluster"), pods.Options{
 		PodOptions: pods.PodOptions{ConfServer: c.String("conf-server"), Service: c.String("pod-service")},
 		QPS:        float32(c.Float64("kube-qps")), Burst: c.Int("kube-burst"), Log: log,
+		WatchError: func(err error) { b.WatchError(err) },
 	})
 	if err != nil {
 		return err
@@ -97,7 +99,7 @@ func runBridge(c *urfave.Context) error {
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	b := bridge.New(bridge.Config{
+	b = bridge.New(bridge.Config{
 		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Log: log, Metrics: bridge.NewMetrics(registry), Version: c.App.Version,
 	})
 	socket, err := spool.Listen(dir)
