@@ -8,7 +8,7 @@
 # Slurm images are kept in ${SLURMTIDE_CACHE:-~/.cache/slurmtide}/images under a key made of everything that shapes them;
 # delete the file to get newer packages. With Docker: docker build -f hack/images/Dockerfile --build-arg SLURM_VERSION=26.05 hack/images
 #
-# SLURMTIDE_DEBIAN_MIRROR  Debian mirror; default: the one this machine's apt uses, else http://deb.debian.org/debian
+# SLURMTIDE_DEBIAN_MIRROR  Debian mirror; default: the one this machine's apt uses
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -48,7 +48,8 @@ mirror() {
 	# shellcheck disable=SC2016 # $(…) is apt's own template
 	uri=$(apt-get indextargets --format '$(ORIGIN)|$(LABEL)|$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
 		sed -n 's/^Debian|Debian|//p' | head -n 1)
-	echo "${uri:-http://deb.debian.org/debian}"
+	[ -n "$uri" ] || die "apt here has no Debian mirror: name one in SLURMTIDE_DEBIAN_MIRROR"
+	echo "$uri"
 }
 
 install_tools() {
