@@ -10,12 +10,6 @@ if [ ! -x "$tool" ]; then
 	GOBIN=$(dirname "$tool") go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$version"
 fi
 "$tool" run --allow-parallel-runners ./...
-if ! command -v shellcheck >/dev/null; then
-	echo "installing shellcheck"
-	if ! { apt-get -q update && apt-get install -y -q shellcheck; } >/dev/null; then
-		echo "shellcheck is missing and apt-get could not install it: install it by hand" >&2
-		exit 1
-	fi
-fi
+hack/need.sh shellcheck shellcheck
 git ls-files '*.sh' .ci/run | xargs shellcheck -x
 echo "lint passed"
