@@ -123,8 +123,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	case SlurmRead:
 		e.readSlurm(ev)
 	case SlurmReadFailed:
-		e.reads.failed(e.now, ev.Err)
-		e.note(Warn, nil, "", "reading nodes from slurmrestd failed: "+ev.Err)
+		e.readFailed(ev.Err)
 	case PodCreated:
 		e.podCreated(ev)
 	case PodCreateFailed:

@@ -13,6 +13,7 @@ type reads struct {
 	ended     time.Time
 	complete  time.Time // when the last complete read was asked for
 	notBefore time.Time
+	hurryAt   time.Time // after a failure: when to try again if something is in hand
 	due       time.Time
 	wholeDue  time.Time // a complete read is wanted by then
 	failures  int
@@ -23,6 +24,8 @@ type reads struct {
 const (
 	restFactor = 5
 	restShort  = 300 * time.Millisecond
+	failPause  = 30 * time.Second // longest pause after a failed read
+	failHurry  = 5 * time.Second  // the same while something is in hand
 )
 
 // want asks for a read by t at the latest.
@@ -53,9 +56,17 @@ func (r *reads) next() time.Time {
 func (r *reads) failed(now time.Time, err string) {
 	r.underway, r.ended, r.lastErr = false, now, err
 	r.failures++
-	pause := min(time.Second<<min(r.failures-1, 5), 30*time.Second)
-	r.notBefore = now.Add(pause)
+	pause := min(time.Second<<min(r.failures-1, 5), failPause)
+	r.notBefore, r.hurryAt = now.Add(pause), now.Add(min(pause, failHurry))
 	r.due = r.notBefore
+}
+
+// hurry cuts the pause after a failure short.
+func (r *reads) hurry() {
+	if r.failures > 0 && r.hurryAt.Before(r.notBefore) {
+		r.notBefore = r.hurryAt
+		r.want(r.hurryAt)
+	}
 }
 
 func (r *reads) answered(now time.Time, ev SlurmRead) {
@@ -66,6 +77,12 @@ func (r *reads) answered(now time.Time, ev SlurmRead) {
 	took := now.Sub(r.asked)
 	r.notBefore = now.Add(min(restFactor*took, max(restShort, took)))
 	r.due = time.Time{}
+}
+
+func (e *Engine) readFailed(err string) {
+	e.reads.failed(e.now, err)
+	e.note(Warn, nil, "", "reading nodes from slurmrestd failed: "+err)
+	e.compactActive()
 }
 
 // readSlurm takes in an answer and decides on every node it may concern.
@@ -151,6 +168,9 @@ func (e *Engine) planRead() {
 	r := &e.reads
 	if r.count == 0 && !r.underway { // the first read ever is not due to anything
 		r.want(e.now)
+	}
+	if len(e.active)+len(e.requests)+len(e.gates)+len(e.heldGates) > 0 {
+		r.hurry()
 	}
 	next := r.next()
 	if r.underway || next.IsZero() || next.After(e.now) {
