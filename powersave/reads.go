@@ -87,6 +87,11 @@ func (e *Engine) readFailed(err string) {
 
 // readSlurm takes in an answer and decides on every node it may concern.
 func (e *Engine) readSlurm(ev SlurmRead) {
+	if ev.Complete && len(ev.Nodes) == 0 && len(e.nodes) > 0 {
+		// slurmctld does not run without nodes; whatever this is, it must not make all of them vanish.
+		e.readFailed("it lists no node at all: does its token belong to SlurmUser, and has slurmctld started?")
+		return
+	}
 	e.reads.answered(e.now, ev)
 	seen := make(map[string]bool, len(ev.Nodes))
 	for _, s := range ev.Nodes {
@@ -97,10 +102,8 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 		}
 		n.see(s, &e.reads, ev.Complete && e.podsRead && e.setsRead, e.cfg.Sightings)
 	}
-	for _, name := range ev.Unknown {
-		if n := e.nodes[name]; n != nil {
-			n.vanish(&e.reads)
-		}
+	if len(ev.Unknown) > 0 { // only a complete read tells that a node does not exist
+		e.reads.wantComplete(e.now)
 	}
 	if ev.Complete {
 		for name, n := range e.nodes {
@@ -111,11 +114,6 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 	}
 	for _, s := range ev.Nodes {
 		if n := e.nodes[s.Name]; n != nil {
-			e.decide(n)
-		}
-	}
-	for _, name := range ev.Unknown {
-		if n := e.nodes[name]; n != nil {
 			e.decide(n)
 		}
 	}
