@@ -50,6 +50,8 @@ type boot struct {
 	retryAt    time.Time
 	problem    string
 	uid        string // pod that times tells of
+	remade     string // pod that was replaced last
+	remakes    int    // pods of this boot that came to nothing
 	times      Timeline
 }
 
@@ -341,7 +343,15 @@ func (e *Engine) create(n *node) {
 		b.problem = e.sets[n.set].Problem
 		e.note(Fault, n, b.request(), b.problem)
 		return
-	case b.retryAt.After(e.now):
+	}
+	if b.uid != b.remade { // its pod is gone: an image that crashes must not keep Kubernetes busy
+		b.remade = b.uid
+		if b.remakes > 0 {
+			b.retryAt = e.now.Add(pause(b.remakes - 1))
+		}
+		b.remakes++
+	}
+	if b.retryAt.After(e.now) {
 		e.wakeAt(n, b.retryAt)
 		return
 	}
