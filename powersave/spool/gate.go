@@ -130,7 +130,7 @@ func gateRequest(env func(string) string) (GateRequest, error) {
 // gateTimeout is how long the gate may wait: GateTimeout, and no longer than leaves a
 // tenth of slurmctld's own limit to end in.
 func gateTimeout(s Settings) time.Duration {
-	if limit := prologTimeout(s.SlurmConf); limit > 0 {
+	if limit := readSlurmTimes(s.SlurmConf).Prolog; limit > 0 {
 		return min(s.GateTimeout, limit-max(limit/10, time.Second))
 	}
 	return s.GateTimeout

@@ -45,6 +45,9 @@ func Program(kind Kind, args []string, env func(string) string, stderr io.Writer
 		return fail(exitUsage, errors.New("no hostlist given"))
 	}
 	r := Request{Kind: kind, Started: started, Nodes: args[len(args)-1], SlurmConf: env("SLURM_CONF")}
+	if kind == KindResume {
+		r.ResumeTimeout = int(readSlurmTimes(settings.SlurmConf).Resume.Seconds())
+	}
 	if path := env("SLURM_RESUME_FILE"); path != "" && kind == KindResume {
 		var err error
 		if r.ResumeFile, err = readResumeFile(path); err != nil {

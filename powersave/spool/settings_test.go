@@ -84,21 +84,21 @@ func TestLoadSettings(t *testing.T) {
 	})
 }
 
-func TestPrologTimeout(t *testing.T) {
+func TestSlurmTimes(t *testing.T) {
 	tests := map[string]struct {
 		files map[string]string
-		want  time.Duration
+		want  slurmTimes
 	}{
-		"none":           {map[string]string{"slurm.conf": "ClusterName=x\n"}, 0},
-		"missing file":   {nil, 0},
-		"set":            {map[string]string{"slurm.conf": "ClusterName=x\nPrologEpilogTimeout=60\n"}, time.Minute},
-		"written freely": {map[string]string{"slurm.conf": "  prologepilogtimeout = 60 # s\n"}, time.Minute},
-		"commented out":  {map[string]string{"slurm.conf": "#PrologEpilogTimeout=60\n"}, 0},
-		"both":           {map[string]string{"slurm.conf": "PrologEpilogTimeout=60\nPrologTimeout=30\n"}, 30 * time.Second},
-		"not for us":     {map[string]string{"slurm.conf": "EpilogTimeout=30\n"}, 0},
-		"infinite":       {map[string]string{"slurm.conf": "PrologEpilogTimeout=INFINITE\n"}, 0},
-		"included":       {map[string]string{"slurm.conf": "Include sub.conf\nInclude missing.conf\n", "sub.conf": "PrologTimeout=5"}, 5 * time.Second},
-		"endless":        {map[string]string{"slurm.conf": "include slurm.conf\nPrologTimeout=5\n"}, 5 * time.Second},
+		"none":           {map[string]string{"slurm.conf": "ClusterName=x\n"}, slurmTimes{}},
+		"missing file":   {nil, slurmTimes{}},
+		"set":            {map[string]string{"slurm.conf": "ClusterName=x\nPrologEpilogTimeout=60\nResumeTimeout=300\n"}, slurmTimes{time.Minute, 5 * time.Minute}},
+		"written freely": {map[string]string{"slurm.conf": "  prologepilogtimeout = 60 # s\n\tRESUMETIMEOUT= 9"}, slurmTimes{time.Minute, 9 * time.Second}},
+		"commented out":  {map[string]string{"slurm.conf": "#PrologEpilogTimeout=60\n# ResumeTimeout=5\n"}, slurmTimes{}},
+		"both":           {map[string]string{"slurm.conf": "PrologEpilogTimeout=60\nPrologTimeout=30\n"}, slurmTimes{Prolog: 30 * time.Second}},
+		"not for us":     {map[string]string{"slurm.conf": "EpilogTimeout=30\nPartitionName=a ResumeTimeout=3\n"}, slurmTimes{}},
+		"infinite":       {map[string]string{"slurm.conf": "PrologEpilogTimeout=INFINITE\nResumeTimeout=many"}, slurmTimes{}},
+		"included":       {map[string]string{"slurm.conf": "Include sub.conf\nInclude missing.conf\n", "sub.conf": "PrologTimeout=5"}, slurmTimes{Prolog: 5 * time.Second}},
+		"endless":        {map[string]string{"slurm.conf": "include slurm.conf\nPrologTimeout=5\n"}, slurmTimes{Prolog: 5 * time.Second}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -106,60 +106,7 @@ func TestPrologTimeout(t *testing.T) {
 			for file, text := range test.files {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 			}
-			assert.Equal(t, test.want, prologTimeout(filepath.Join(dir, "slurm.conf")))
+			assert.Equal(t, test.want, readSlurmTimes(filepath.Join(dir, "slurm.conf")))
 		})
 	}
-}
-
-func TestGateTimeout(t *testing.T) {
-	conf := filepath.Join(t.TempDir(), "slurm.conf")
-	for text, want := range map[string]time.Duration{
-		"":                        5 * time.Minute,
-		"PrologEpilogTimeout=600": 5 * time.Minute,
-		"PrologEpilogTimeout=100": 90 * time.Second,
-		"PrologEpilogTimeout=3":   2 * time.Second,
-		"PrologEpilogTimeout=1":   0,
-	} {
-		require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
-		assert.Equal(t, want, gateTimeout(Settings{GateTimeout: 5 * time.Minute, SlurmConf: conf}), text)
-	}
-}
-
-func FuzzParseSettings(f *testing.F) {
-	f.Add([]byte("Spool=/a\nGateTimeout=5m\nGateChain=/x y # z\nLogFile=\"/l\"\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		s, warnings := parseSettings(Settings{Spool: DefaultSpool, LogFile: "/l", GateTimeout: DefaultGateTimeout}, "x", data)
-		require.True(t, filepath.IsAbs(s.Spool))
-		require.True(t, filepath.IsAbs(s.LogFile))
-		require.GreaterOrEqual(t, s.GateTimeout, time.Duration(0))
-		if s.GateChain != nil {
-			require.True(t, filepath.IsAbs(s.GateChain[0]))
-		}
-		for _, w := range warnings {
-			require.Less(t, len(w.Error()), 1000)
-		}
-	})
-}
-
-func TestLogRotates(t *testing.T) {
-	l := logWriter{path: filepath.Join(t.TempDir(), "programs.log"), max: 10}
-	for _, line := range []string{"one one one\n", "two\n", "three\n", "four\n", "five\n"} {
-		_, err := l.Write([]byte(line))
-		require.NoError(t, err)
-	}
-	now, err := os.ReadFile(l.path)
-	require.NoError(t, err)
-	before, err := os.ReadFile(l.path + ".1")
-	require.NoError(t, err)
-	assert.Equal(t, "four\nfive\n", string(now))
-	assert.Equal(t, "two\nthree\n", string(before), "the first line was in the file before that")
-}
-
-func TestLogFollowsNoLink(t *testing.T) {
-	dir := t.TempDir()
-	target := filepath.Join(dir, "target")
-	require.NoError(t, os.Symlink(target, filepath.Join(dir, "programs.log")))
-	_, err := logWriter{path: filepath.Join(dir, "programs.log"), max: 10}.Write([]byte("x\n"))
-	require.Error(t, err)
-	assert.NoFileExists(t, target)
 }

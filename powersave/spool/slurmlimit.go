@@ -9,27 +9,31 @@ import (
 	"time"
 )
 
-// prologTimeout returns the shortest of PrologEpilogTimeout and PrologTimeout (26.05) in
-// a slurm.conf and the files it includes, or 0 when there is none. After that time
-// slurmctld kills a PrologSlurmctld and counts it as failed. What cannot be read is
-// passed over: this only makes a gate end earlier.
-func prologTimeout(slurmConf string) time.Duration { return scanTimeout(slurmConf, 0) }
+// slurmTimes are the times of a slurm.conf, and of the files it includes, that the programs need. 0: not there.
+type slurmTimes struct {
+	// Prolog is the shortest of PrologEpilogTimeout and PrologTimeout (26.05). After that time slurmctld kills a
+	// PrologSlurmctld and counts it as failed.
+	Prolog time.Duration
+	// Resume is ResumeTimeout: after it slurmctld gives a boot up. A partition's own is not looked at.
+	Resume time.Duration
+}
+
+// readSlurmTimes passes over what it cannot read: a gate ends earlier then, and the bridge goes by Slurm's default.
+func readSlurmTimes(slurmConf string) slurmTimes {
+	var t slurmTimes
+	t.scan(slurmConf, 0)
+	return t
+}
 
 // maxIncludes is how deep included files are followed.
 const maxIncludes = 4
 
-func scanTimeout(path string, depth int) time.Duration {
+func (t *slurmTimes) scan(path string, depth int) {
 	f, err := os.Open(path)
 	if err != nil {
-		return 0
+		return
 	}
 	defer f.Close()
-	var shortest time.Duration
-	take := func(d time.Duration) {
-		if d > 0 && (shortest == 0 || d < shortest) {
-			shortest = d
-		}
-	}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -40,17 +44,22 @@ func scanTimeout(path string, depth int) time.Duration {
 			if !filepath.IsAbs(included) {
 				included = filepath.Join(filepath.Dir(path), included)
 			}
-			take(scanTimeout(included, depth+1))
+			t.scan(included, depth+1)
 			continue
 		}
 		key, value, _ := strings.Cut(text, "=")
-		key = strings.ToLower(strings.TrimSpace(key))
-		if key != "prologepilogtimeout" && key != "prologtimeout" {
+		n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 16)
+		if err != nil || n == 0 {
 			continue
 		}
-		if n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 16); err == nil {
-			take(time.Duration(n) * time.Second)
+		d := time.Duration(n) * time.Second
+		switch strings.ToLower(strings.TrimSpace(key)) {
+		case "prologepilogtimeout", "prologtimeout":
+			if t.Prolog == 0 || d < t.Prolog {
+				t.Prolog = d
+			}
+		case "resumetimeout":
+			t.Resume = d
 		}
 	}
-	return shortest
 }
