@@ -7,14 +7,17 @@ import (
 	"github.com/slurmtide/slurmtide/powersave/spool"
 )
 
+// timedOut is slurmctld's own reason (power_save.c).
+const timedOut = "ResumeTimeout reached"
+
 // needsUpdate says whether Slurm has to be told something once the pod is gone.
 func (o *off) needsUpdate(n *node) bool {
 	if n.missing {
 		return false
 	}
 	if o.kind == spool.KindResumeFail {
-		// slurmctld's own words; anything else was written by someone who knows more.
-		return strings.HasPrefix(n.slurm.Reason, "ResumeTimeout reached")
+		// Anything else was written by someone who knows more.
+		return strings.HasPrefix(n.slurm.Reason, timedOut)
 	}
 	// SuspendTimeout frees the name as well; better that than to take back what somebody decided.
 	return n.set != "" && n.slurm.State.Any(NodePoweringDown) && !n.slurm.State.Any(judged)

@@ -2,6 +2,7 @@ package powersave
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -10,6 +11,7 @@ import (
 // ResumeProgram, so that no boot in hand does not mean that the nodes are up.
 type gate struct {
 	id       uint64
+	job      uint32
 	nodes    []*node // those not seen serving yet
 	read     int     // reads asked for before it came
 	deadline time.Time
@@ -20,7 +22,7 @@ func (e *Engine) openGate(ev GateOpened) {
 		e.heldGates = append(e.heldGates, ev)
 		return
 	}
-	g := &gate{id: ev.ID, read: e.reads.count, deadline: ev.Deadline}
+	g := &gate{id: ev.ID, job: ev.JobID, read: e.reads.count, deadline: ev.Deadline}
 	for name := range ev.Nodes.All() {
 		n := e.nodes[name]
 		if n == nil || n.set == "" {
@@ -70,15 +72,26 @@ func (e *Engine) checkGates() {
 	})
 }
 
-// failGates lets the gates go that wait for a node whose boot has failed.
-func (e *Engine) failGates(n *node) {
+// failGates lets the gates go that wait for a boot of n that has ended. jobs are those the boot
+// was requested for. A read that began before a gate came says nothing about the gate's job, and
+// a job that has got the node since then waits for a boot that is still to be requested.
+func (e *Engine) failGates(n *node, jobs []uint32) {
 	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
-		if !slices.Contains(g.nodes, n) {
+		if !slices.Contains(g.nodes, n) || !n.readSince(g.read) || !slices.Contains(jobs, g.job) && n.allocatedAnew() {
 			return false
 		}
 		e.do(AnswerGate{ID: g.id, Reason: "node " + n.name + " did not boot"})
 		return true
 	})
+}
+
+// allocatedAnew reports that Slurm may have given a node whose boot has ended to a newer job. A node
+// in POWERING_DOWN gets none, and one that missed ResumeTimeout is DOWN, which the job that is being
+// requeued can hide.
+func (n *node) allocatedAnew() bool {
+	s := n.slurm.State
+	return s.Has(NodePoweredDown) && s.Any(NodeAllocated|NodeMixed) && !s.Any(NodePoweringDown|NodeCompleting|NodeDown) &&
+		!strings.HasPrefix(n.slurm.Reason, timedOut)
 }
 
 func (e *Engine) expireGates() {

@@ -235,8 +235,9 @@ func (e *Engine) dropBoot(n *node) {
 
 // failBoot ends a boot that came to nothing; who waits for the node need not wait longer.
 func (e *Engine) failBoot(n *node) {
+	jobs := n.jobs
 	e.dropBoot(n)
-	e.failGates(n)
+	e.failGates(n, jobs)
 }
 
 // forget removes the node from the gangs that waited for it.
