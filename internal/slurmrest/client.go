@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/slurmtide/slurmtide/internal/slurmrest/answer"
 )
 
 // Defaults of Config.
@@ -187,7 +189,7 @@ type call struct {
 	// long: the answer is big.
 	long bool
 	// read consumes a good answer's body. It must start afresh each time it is called.
-	read func(io.Reader) (envelope, error)
+	read func(io.Reader) (answer.Envelope, error)
 }
 
 // errNoSuchCall means that the version in use does not offer the call.
@@ -316,8 +318,8 @@ func (c *Client) once(ctx context.Context, q call, build request, token string) 
 	status = resp.Status[:min(3, len(resp.Status))]
 
 	if resp.StatusCode != http.StatusOK {
-		env, text := decodeErrors(resp.Body)
-		e := &Error{HTTPStatus: resp.StatusCode, Description: text}
+		env, text := answer.DecodeFailure(resp.Body)
+		e := &Error{HTTPStatus: resp.StatusCode, Description: clip(text, 200)}
 		e.fill(env.Errors)
 		return c.fail(q, e.classify())
 	}
@@ -344,7 +346,7 @@ func (c *Client) once(ctx context.Context, q call, build request, token string) 
 }
 
 // fill takes the first error with a number; later ones are mostly its consequences.
-func (e *Error) fill(errs []wireError) {
+func (e *Error) fill(errs []answer.Problem) {
 	if len(errs) == 0 {
 		return
 	}
@@ -375,7 +377,7 @@ func (c *Client) negotiated(ctx context.Context, stale *api) (*api, error) {
 	}
 	var last *Error
 	for _, a := range c.known {
-		err := c.withRetries(ctx, a, call{op: "ask for the version", build: func(a *api) request { return a.ping }, repeatable: true, read: readEnvelope})
+		err := c.withRetries(ctx, a, call{op: "ask for the version", build: func(a *api) request { return a.ping }, repeatable: true, read: answer.DecodeEnvelope})
 		if err == nil {
 			c.mu.Lock()
 			c.api = a
@@ -409,8 +411,8 @@ func (c *Client) releaseOf(ctx context.Context, version string) string {
 			}
 		},
 		repeatable: true,
-		read: func(body io.Reader) (envelope, error) {
-			env, err := readEnvelope(body)
+		read: func(body io.Reader) (answer.Envelope, error) {
+			env, err := answer.DecodeEnvelope(body)
 			release = env.Meta.Slurm.Release
 			return env, err
 		},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slurmtide/slurmtide/internal/slurmrest/answer"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -91,7 +92,7 @@ func (c *Client) singles(ctx context.Context, names []string) ([]powersave.Slurm
 		if err != nil {
 			return nil, err
 		}
-		nodes = append(nodes, r.nodes...)
+		nodes = append(nodes, r.List...)
 	}
 	return pick(nodes, names)
 }
@@ -102,16 +103,16 @@ func (c *Client) list(ctx context.Context, want map[string]bool) ([]powersave.Sl
 		return nil, err
 	}
 	c.mu.Lock()
-	c.total = r.total
+	c.total = r.Total
 	c.mu.Unlock()
-	return r.nodes, nil
+	return r.List, nil
 }
 
-func (c *Client) read(ctx context.Context, want map[string]bool, q call) (*nodeReader, error) {
-	var r *nodeReader
-	q.read = func(body io.Reader) (envelope, error) {
-		r = newNodeReader(want)
-		return decodeAnswer(body, "nodes", r.read)
+func (c *Client) read(ctx context.Context, want map[string]bool, q call) (*answer.Nodes, error) {
+	var r *answer.Nodes
+	q.read = func(body io.Reader) (answer.Envelope, error) {
+		r = answer.NewNodes(want)
+		return answer.Decode(body, "nodes", r.Read)
 	}
 	if err := c.do(ctx, q); err != nil {
 		return nil, err
@@ -194,7 +195,7 @@ func (c *Client) update(ctx context.Context, u powersave.NodeUpdate) error {
 		// would call ResumeProgram again, power_down_force kill a job that came in between, and
 		// resume free a name that another power_down has taken.
 		repeatable: u.State == powersave.StateNone || u.State == powersave.StateDown || u.State == powersave.StateDrain,
-		read:       readEnvelope,
+		read:       answer.DecodeEnvelope,
 	})
 }
 
@@ -230,11 +231,8 @@ func splitNames(names []string) (good, bad []string) {
 // Ping checks the whole way to slurmctld and back, once. The error says where it
 // ends. It asks for statistics, because slurmrestd's ping hides a refused token.
 func (c *Client) Ping(ctx context.Context) error {
-	return c.do(ctx, call{op: "ping", build: func(a *api) request { return a.diag }, repeatable: true, single: true, read: readEnvelope})
+	return c.do(ctx, call{op: "ping", build: func(a *api) request { return a.diag }, repeatable: true, single: true, read: answer.DecodeEnvelope})
 }
-
-// Infinite stands for a timeout that never ends.
-const Infinite = time.Duration(1<<63 - 1)
 
 // Timeouts are slurm.conf's ResumeTimeout and SuspendTimeout; zero where unknown.
 type Timeouts struct {
@@ -254,20 +252,20 @@ func (c *Client) Timeouts(ctx context.Context) (Timeouts, error) {
 		op:         "list partitions",
 		build:      func(a *api) request { return a.partitions },
 		repeatable: true,
-		read: func(body io.Reader) (envelope, error) {
+		read: func(body io.Reader) (answer.Envelope, error) {
 			t.Partitions = map[string]PartitionTimeouts{}
-			return decodeAnswer(body, "partitions", func(dec *json.Decoder) error {
+			return answer.Decode(body, "partitions", func(dec *json.Decoder) error {
 				var p struct {
 					Name     string `json:"name"`
 					Timeouts struct {
-						Resume  noVal `json:"resume"`
-						Suspend noVal `json:"suspend"`
+						Resume  answer.Number `json:"resume"`
+						Suspend answer.Number `json:"suspend"`
 					} `json:"timeouts"`
 				}
 				if err := dec.Decode(&p); err != nil {
 					return err
 				}
-				own := PartitionTimeouts{p.Timeouts.Resume.seconds(), p.Timeouts.Suspend.seconds()}
+				own := PartitionTimeouts{p.Timeouts.Resume.Duration(), p.Timeouts.Suspend.Duration()}
 				if own != (PartitionTimeouts{}) {
 					t.Partitions[p.Name] = own
 				}
@@ -282,31 +280,21 @@ func (c *Client) Timeouts(ctx context.Context) (Timeouts, error) {
 		op:         "get configuration",
 		build:      func(a *api) request { return a.conf },
 		repeatable: true,
-		read: func(body io.Reader) (envelope, error) {
-			var answer struct {
-				envelope
+		read: func(body io.Reader) (answer.Envelope, error) {
+			var conf struct {
+				answer.Envelope
 				Conf struct {
-					Resume  noVal `json:"ResumeTimeout"`
-					Suspend noVal `json:"SuspendTimeout"`
+					Resume  answer.Number `json:"ResumeTimeout"`
+					Suspend answer.Number `json:"SuspendTimeout"`
 				} `json:"slurm_conf"`
 			}
-			err := json.NewDecoder(body).Decode(&answer)
-			t.Resume, t.Suspend = answer.Conf.Resume.seconds(), answer.Conf.Suspend.seconds()
-			return answer.envelope, err
+			err := json.NewDecoder(body).Decode(&conf)
+			t.Resume, t.Suspend = conf.Conf.Resume.Duration(), conf.Conf.Suspend.Duration()
+			return conf.Envelope, err
 		},
 	})
 	if err != nil && !errors.Is(err, errNoSuchCall) {
 		return Timeouts{}, err
 	}
 	return t, nil
-}
-
-func (v noVal) seconds() time.Duration {
-	switch {
-	case v.infinite || v.number == 0xffff: // INFINITE16
-		return Infinite
-	case !v.set || v.number < 0:
-		return 0
-	}
-	return time.Duration(v.number) * time.Second
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/slurmtide/slurmtide/internal/slurmrest/answer"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -273,17 +274,17 @@ func TestGeneratedTypesAgree(t *testing.T) {
 				require.NoError(t, err)
 				return text
 			}
-			r := newNodeReader(nil)
-			env, err := decodeAnswer(bytes.NewReader(through(canonicalNodes, gen.nodes)), "nodes", r.read)
+			r := answer.NewNodes(nil)
+			env, err := answer.Decode(bytes.NewReader(through(canonicalNodes, gen.nodes)), "nodes", r.Read)
 			require.NoError(t, err)
 			assert.Equal(t, []powersave.SlurmNode{{
 				Name: "c1", State: powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweredDown, Reason: "slurmtide: no capacity",
 				BootTime: time.Unix(1795235098, 0), LastBusy: time.Unix(1795235099, 0), Address: "10.0.0.7", InstanceID: "5c6a1f5e",
 				Features: []string{"cpu", "burst"}, Partitions: []string{"all", "gpu"}, Gres: "gpu:2", CPUs: 64, RealMemory: 512000,
-			}}, r.nodes)
+			}}, r.List)
 			assert.Equal(t, "26.05.5", env.Meta.Slurm.Release)
-			assert.Equal(t, []wireError{{Description: "Failure", Number: 2018, Name: "Invalid node name specified", Source: "_dump_nodes"}}, env.Errors)
-			assert.Equal(t, []wireError{{Description: "mind", Source: "x"}}, env.Warnings)
+			assert.Equal(t, []answer.Problem{{Description: "Failure", Number: 2018, Name: "Invalid node name specified", Source: "_dump_nodes"}}, env.Errors)
+			assert.Equal(t, []answer.Problem{{Description: "mind", Source: "x"}}, env.Warnings)
 
 			clear := func(text []byte) func(http.ResponseWriter) error {
 				return func(w http.ResponseWriter) error {
@@ -307,49 +308,6 @@ func TestGeneratedTypesAgree(t *testing.T) {
 			got, err := c.Timeouts(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, want, got)
-		})
-	}
-}
-
-// Answers recorded from slurmrestd 24.11.5 and 26.05.5: c0 boots, c1 runs a slurmd,
-// c2 was powered down while off (or is powering down), g0 failed, g1 is off.
-func TestRecordedNodes(t *testing.T) {
-	files, err := filepath.Glob("testdata/*/nodes-*.json")
-	require.NoError(t, err)
-	require.Len(t, files, 5)
-	for _, file := range files {
-		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
-			text, err := os.Open(file)
-			require.NoError(t, err)
-			defer text.Close()
-			r := newNodeReader(nil)
-			env, err := decodeAnswer(text, "nodes", r.read)
-			require.NoError(t, err)
-			assert.Empty(t, env.Errors)
-			assert.Equal(t, filepath.Base(filepath.Dir(file)), env.Meta.Slurm.Release)
-			require.Equal(t, []string{"c0", "c1", "c2", "g0", "g1"}, names(r.nodes))
-			c0, c1, c2, g0, g1 := r.nodes[0], r.nodes[1], r.nodes[2], r.nodes[3], r.nodes[4]
-
-			booting := powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweringUp | powersave.NodeNotResponding
-			assert.Equal(t, booting, c0.State)
-			assert.True(t, c0.BootTime.IsZero(), "never booted")
-			assert.Equal(t, "c0", c0.Address)
-			assert.Equal(t, []string{"cpu", "burst"}, c0.Features)
-			assert.Equal(t, 2, c0.CPUs)
-			assert.EqualValues(t, 100, c0.RealMemory)
-
-			assert.Equal(t, powersave.NodeIdle|powersave.NodeCloud, c1.State)
-			assert.Equal(t, int64(1795235098), c1.BootTime.Unix())
-			assert.Equal(t, "127.0.0.1", c1.Address)
-
-			assert.False(t, c2.State.Any(powersave.NodeOther), "POWER_DOWN_FORCE is two flags, not a third: %v", c2.State)
-			assert.True(t, c2.State.Any(powersave.NodePowerDown|powersave.NodePoweringDown))
-
-			assert.Equal(t, powersave.NodeDown|powersave.NodeCloud|powersave.NodePoweringUp|powersave.NodeNotResponding, g0.State)
-			assert.Equal(t, "slurmtide: no capacity in zone a", g0.Reason)
-			assert.Equal(t, "gpu:2", g0.Gres)
-			assert.Equal(t, []string{"all", "gpu"}, g0.Partitions)
-			assert.Equal(t, powersave.NodeIdle|powersave.NodeCloud|powersave.NodePoweredDown, g1.State)
 		})
 	}
 }

@@ -1,4 +1,9 @@
-package slurmrest
+// Package answer reads what slurmrestd answers.
+//
+// One streaming decoder serves data_parser v0.0.42 to v0.0.45, because the few fields used here
+// have the same JSON in each; a test of slurmrest encodes each version's generated types and
+// reads them back. It stands apart from slurmrest so that it can be fuzzed without those types.
+package answer
 
 import (
 	"bytes"
@@ -13,14 +18,10 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
-// The types here hold the few fields the program uses. Their JSON is the same in
-// data_parser v0.0.42 to v0.0.45; a test encodes each version's generated types
-// and reads them back with these.
-
-// envelope is what every answer carries besides its data.
-type envelope struct {
-	Errors   []wireError `json:"errors"`
-	Warnings []wireError `json:"warnings"`
+// Envelope is what every answer carries besides its data.
+type Envelope struct {
+	Errors   []Problem `json:"errors"`
+	Warnings []Problem `json:"warnings"`
 	Meta     struct {
 		Slurm struct {
 			Release string `json:"release"`
@@ -28,23 +29,24 @@ type envelope struct {
 	} `json:"meta"`
 }
 
-// wireError is one entry of "errors" or "warnings".
-type wireError struct {
+// Problem is one entry of "errors" or "warnings".
+type Problem struct {
 	Description string `json:"description"`
 	Number      int    `json:"error_number"`
 	Name        string `json:"error"`
 	Source      string `json:"source"`
 }
 
-// noVal is Slurm's {"set":…,"infinite":…,"number":…}. A plain number, null and
+// Number is Slurm's {"set":…,"infinite":…,"number":…}. A plain number, null and
 // "Infinity" are read too: parsers write those when started with the flag +complex.
-type noVal struct {
+type Number struct {
 	set, infinite bool
 	number        int64
 }
 
-func (v *noVal) UnmarshalJSON(text []byte) error {
-	*v = noVal{}
+// UnmarshalJSON reads any of the forms.
+func (v *Number) UnmarshalJSON(text []byte) error {
+	*v = Number{}
 	switch {
 	case len(text) == 0 || string(text) == "null":
 		return nil
@@ -57,7 +59,7 @@ func (v *noVal) UnmarshalJSON(text []byte) error {
 		if err := json.Unmarshal(text, &w); err != nil {
 			return err
 		}
-		*v = noVal{w.Set, w.Infinite, clampInt(w.Number)}
+		*v = Number{w.Set, w.Infinite, clampInt(w.Number)}
 		return nil
 	case string(text) == `"Infinity"`:
 		v.infinite = true
@@ -65,9 +67,9 @@ func (v *noVal) UnmarshalJSON(text []byte) error {
 	}
 	f, err := strconv.ParseFloat(string(text), 64)
 	if err != nil {
-		return fmt.Errorf("%s is not a number", clip(string(text), 40))
+		return fmt.Errorf("%.40s is not a number", text)
 	}
-	*v = noVal{set: true, number: clampInt(f)}
+	*v = Number{set: true, number: clampInt(f)}
 	return nil
 }
 
@@ -78,12 +80,26 @@ func clampInt(f float64) int64 {
 	return int64(f)
 }
 
-// time is zero when Slurm has no value; Slurm counts seconds since 1970.
-func (v noVal) time() time.Time {
+// Time is zero when Slurm has no value; Slurm counts seconds since 1970.
+func (v Number) Time() time.Time {
 	if !v.set || v.infinite || v.number <= 0 {
 		return time.Time{}
 	}
 	return time.Unix(v.number, 0)
+}
+
+// Infinite stands for a timeout that never ends.
+const Infinite = time.Duration(1<<63 - 1)
+
+// Duration takes the number for seconds, as of a timeout; zero when Slurm has no value.
+func (v Number) Duration() time.Duration {
+	switch {
+	case v.infinite || v.number == 0xffff: // INFINITE16
+		return Infinite
+	case !v.set || v.number < 0:
+		return 0
+	}
+	return time.Duration(v.number) * time.Second
 }
 
 // wireNode leaves lists as text: thousands of nodes share a few values, which are
@@ -92,8 +108,8 @@ type wireNode struct {
 	Name       string          `json:"name"`
 	State      json.RawMessage `json:"state"`
 	Reason     string          `json:"reason"`
-	BootTime   noVal           `json:"boot_time"`
-	LastBusy   noVal           `json:"last_busy"`
+	BootTime   Number          `json:"boot_time"`
+	LastBusy   Number          `json:"last_busy"`
 	Address    string          `json:"address"`
 	InstanceID string          `json:"instance_id"`
 	Features   json.RawMessage `json:"features"`
@@ -103,18 +119,20 @@ type wireNode struct {
 	RealMemory int64           `json:"real_memory"`
 }
 
-// nodeReader turns node objects into powersave's nodes, sharing equal values.
-type nodeReader struct {
+// Nodes turns node objects into powersave's nodes, sharing equal values.
+type Nodes struct {
+	List  []powersave.SlurmNode
+	Total int // nodes seen, wanted or not
+
+	want   map[string]bool // nil: all
 	states map[string]powersave.NodeState
 	lists  map[string][]string
 	texts  map[string]string
-	want   map[string]bool // nil: all
-	total  int             // nodes seen, wanted or not
-	nodes  []powersave.SlurmNode
 }
 
-func newNodeReader(want map[string]bool) *nodeReader {
-	return &nodeReader{
+// NewNodes keeps the nodes named in want, or all if it is nil.
+func NewNodes(want map[string]bool) *Nodes {
+	return &Nodes{
 		states: map[string]powersave.NodeState{},
 		lists:  map[string][]string{},
 		texts:  map[string]string{},
@@ -122,8 +140,8 @@ func newNodeReader(want map[string]bool) *nodeReader {
 	}
 }
 
-// read takes the next node object from dec.
-func (r *nodeReader) read(dec *json.Decoder) error {
+// Read takes the next node object from dec.
+func (r *Nodes) Read(dec *json.Decoder) error {
 	var w wireNode
 	if err := dec.Decode(&w); err != nil {
 		return err
@@ -131,7 +149,7 @@ func (r *nodeReader) read(dec *json.Decoder) error {
 	if w.Name == "" {
 		return errors.New("a node without a name")
 	}
-	r.total++
+	r.Total++
 	if r.want != nil && !r.want[w.Name] {
 		return nil
 	}
@@ -151,12 +169,12 @@ func (r *nodeReader) read(dec *json.Decoder) error {
 	if address == w.Name {
 		address = w.Name
 	}
-	r.nodes = append(r.nodes, powersave.SlurmNode{
+	r.List = append(r.List, powersave.SlurmNode{
 		Name:       w.Name,
 		State:      state,
 		Reason:     r.text(w.Reason),
-		BootTime:   w.BootTime.time(),
-		LastBusy:   w.LastBusy.time(),
+		BootTime:   w.BootTime.Time(),
+		LastBusy:   w.LastBusy.Time(),
 		Address:    address,
 		InstanceID: w.InstanceID,
 		Features:   features,
@@ -168,7 +186,7 @@ func (r *nodeReader) read(dec *json.Decoder) error {
 	return nil
 }
 
-func (r *nodeReader) state(raw json.RawMessage) (powersave.NodeState, error) {
+func (r *Nodes) state(raw json.RawMessage) (powersave.NodeState, error) {
 	if s, ok := r.states[string(raw)]; ok {
 		return s, nil
 	}
@@ -191,7 +209,7 @@ func (r *nodeReader) state(raw json.RawMessage) (powersave.NodeState, error) {
 	return s, nil
 }
 
-func (r *nodeReader) list(raw json.RawMessage) ([]string, error) {
+func (r *Nodes) list(raw json.RawMessage) ([]string, error) {
 	if l, ok := r.lists[string(raw)]; ok {
 		return l, nil
 	}
@@ -208,7 +226,7 @@ func (r *nodeReader) list(raw json.RawMessage) ([]string, error) {
 	return l, nil
 }
 
-func (r *nodeReader) text(s string) string {
+func (r *Nodes) text(s string) string {
 	if t, ok := r.texts[s]; ok {
 		return t
 	}
@@ -216,11 +234,11 @@ func (r *nodeReader) text(s string) string {
 	return s
 }
 
-// decodeAnswer reads one answer object. The members of the array called field are
+// Decode reads one answer object. The members of the array called field are
 // handed to item one by one; everything else but the envelope is skipped. It
 // fails if the text ends early, so that what item saw is the complete array.
-func decodeAnswer(body io.Reader, field string, item func(*json.Decoder) error) (envelope, error) {
-	var env envelope
+func Decode(body io.Reader, field string, item func(*json.Decoder) error) (Envelope, error) {
+	var env Envelope
 	dec := json.NewDecoder(body)
 	if err := expect(dec, json.Delim('{')); err != nil {
 		return env, err
@@ -232,7 +250,7 @@ func decodeAnswer(body io.Reader, field string, item func(*json.Decoder) error) 
 		}
 		switch {
 		case item != nil && key == field:
-			err = decodeItems(dec, item)
+			err = items(dec, item)
 		case key == "errors":
 			err = dec.Decode(&env.Errors)
 		case key == "warnings":
@@ -252,10 +270,10 @@ func decodeAnswer(body io.Reader, field string, item func(*json.Decoder) error) 
 	return env, nil
 }
 
-// readEnvelope reads an answer whose data do not matter.
-func readEnvelope(body io.Reader) (envelope, error) { return decodeAnswer(body, "", nil) }
+// DecodeEnvelope reads an answer whose data do not matter.
+func DecodeEnvelope(body io.Reader) (Envelope, error) { return Decode(body, "", nil) }
 
-func decodeItems(dec *json.Decoder, item func(*json.Decoder) error) error {
+func items(dec *json.Decoder, item func(*json.Decoder) error) error {
 	first, err := dec.Token()
 	if err != nil || first == nil { // null: empty
 		return err
@@ -295,12 +313,12 @@ type skip struct{}
 
 func (*skip) UnmarshalJSON([]byte) error { return nil }
 
-// decodeErrors reads what an answer with a bad status says: Slurm's errors, if it
+// DecodeFailure reads what an answer with a bad status says: Slurm's errors, if it
 // is JSON, or else its text.
-func decodeErrors(body io.Reader) (env envelope, text string) {
+func DecodeFailure(body io.Reader) (env Envelope, text string) {
 	raw, err := io.ReadAll(io.LimitReader(body, 1<<20))
 	if err == nil && json.Unmarshal(raw, &env) == nil && len(env.Errors) > 0 {
 		return env, ""
 	}
-	return envelope{}, clip(string(bytes.TrimSpace(bytes.ToValidUTF8(raw, []byte("?")))), 200)
+	return Envelope{}, string(bytes.TrimSpace(bytes.ToValidUTF8(raw, []byte("?"))))
 }

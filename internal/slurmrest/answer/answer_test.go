@@ -1,9 +1,10 @@
-package slurmrest
+package answer
 
 import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ import (
 )
 
 func TestNoVal(t *testing.T) {
-	for text, want := range map[string]noVal{
+	for text, want := range map[string]Number{
 		`{"set":true,"infinite":false,"number":90}`:   {set: true, number: 90},
 		`{"set":false,"infinite":false,"number":0}`:   {},
 		`{"set":false,"infinite":true,"number":0}`:    {infinite: true},
@@ -27,19 +28,19 @@ func TestNoVal(t *testing.T) {
 		`"Infinity"`:                                  {infinite: true},
 		`{"set":true,"infinite":false,"number":1e18}`: {set: true, number: 1e18},
 	} {
-		var got noVal
+		var got Number
 		require.NoError(t, json.Unmarshal([]byte(text), &got), text)
 		assert.Equal(t, want, got, text)
 	}
 	for _, text := range []string{`"soon"`, `[1]`, `true`, `{"set":1}`} {
-		var got noVal
+		var got Number
 		require.Error(t, json.Unmarshal([]byte(text), &got), text)
 	}
-	assert.Equal(t, Infinite, noVal{infinite: true}.seconds())
-	assert.Equal(t, Infinite, noVal{set: true, number: 65535}.seconds())
-	assert.Equal(t, 90*time.Second, noVal{set: true, number: 90}.seconds())
-	assert.Zero(t, noVal{number: 90}.seconds())
-	assert.True(t, noVal{set: true, number: 0}.time().IsZero())
+	assert.Equal(t, Infinite, Number{infinite: true}.Duration())
+	assert.Equal(t, Infinite, Number{set: true, number: 65535}.Duration())
+	assert.Equal(t, 90*time.Second, Number{set: true, number: 90}.Duration())
+	assert.Zero(t, Number{number: 90}.Duration())
+	assert.True(t, Number{set: true, number: 0}.Time().IsZero())
 }
 
 func TestDecodeNodes(t *testing.T) {
@@ -65,33 +66,81 @@ func TestDecodeNodes(t *testing.T) {
 		"errors is no list":    {`{"nodes":[],"errors":"many"}`, 0, `reading "errors"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newNodeReader(nil)
-			_, err := decodeAnswer(strings.NewReader(tc.text), "nodes", r.read)
+			r := NewNodes(nil)
+			_, err := Decode(strings.NewReader(tc.text), "nodes", r.Read)
 			if tc.err != "" {
 				require.ErrorContains(t, err, tc.err)
 				return
 			}
 			require.NoError(t, err)
-			require.Len(t, r.nodes, 1)
-			assert.Equal(t, tc.state, r.nodes[0].State, "%v", r.nodes[0].State)
+			require.Len(t, r.List, 1)
+			assert.Equal(t, tc.state, r.List[0].State, "%v", r.List[0].State)
 		})
 	}
 	for _, text := range []string{`{}`, `{"nodes":null}`, `{"nodes":[]}`, `{"errors":null,"meta":null}`} {
-		r := newNodeReader(nil)
-		_, err := decodeAnswer(strings.NewReader(text), "nodes", r.read)
+		r := NewNodes(nil)
+		_, err := Decode(strings.NewReader(text), "nodes", r.Read)
 		require.NoError(t, err, text)
-		assert.Empty(t, r.nodes)
+		assert.Empty(t, r.List)
+	}
+}
+
+// Answers recorded from slurmrestd 24.11.5 and 26.05.5: c0 boots, c1 runs a slurmd,
+// c2 was powered down while off (or is powering down), g0 failed, g1 is off.
+func TestRecordedNodes(t *testing.T) {
+	files, err := filepath.Glob("testdata/*/nodes-*.json")
+	require.NoError(t, err)
+	require.Len(t, files, 5)
+	for _, file := range files {
+		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
+			text, err := os.Open(file)
+			require.NoError(t, err)
+			defer text.Close()
+			r := NewNodes(nil)
+			env, err := Decode(text, "nodes", r.Read)
+			require.NoError(t, err)
+			assert.Empty(t, env.Errors)
+			assert.Equal(t, filepath.Base(filepath.Dir(file)), env.Meta.Slurm.Release)
+			var names []string
+			for _, n := range r.List {
+				names = append(names, n.Name)
+			}
+			require.Equal(t, []string{"c0", "c1", "c2", "g0", "g1"}, names)
+			c0, c1, c2, g0, g1 := r.List[0], r.List[1], r.List[2], r.List[3], r.List[4]
+
+			booting := powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweringUp | powersave.NodeNotResponding
+			assert.Equal(t, booting, c0.State)
+			assert.True(t, c0.BootTime.IsZero(), "never booted")
+			assert.Equal(t, "c0", c0.Address)
+			assert.Equal(t, []string{"cpu", "burst"}, c0.Features)
+			assert.Equal(t, 2, c0.CPUs)
+			assert.EqualValues(t, 100, c0.RealMemory)
+
+			assert.Equal(t, powersave.NodeIdle|powersave.NodeCloud, c1.State)
+			assert.Equal(t, int64(1795235098), c1.BootTime.Unix())
+			assert.Equal(t, "127.0.0.1", c1.Address)
+
+			assert.False(t, c2.State.Any(powersave.NodeOther), "POWER_DOWN_FORCE is two flags, not a third: %v", c2.State)
+			assert.True(t, c2.State.Any(powersave.NodePowerDown|powersave.NodePoweringDown))
+
+			assert.Equal(t, powersave.NodeDown|powersave.NodeCloud|powersave.NodePoweringUp|powersave.NodeNotResponding, g0.State)
+			assert.Equal(t, "slurmtide: no capacity in zone a", g0.Reason)
+			assert.Equal(t, "gpu:2", g0.Gres)
+			assert.Equal(t, []string{"all", "gpu"}, g0.Partitions)
+			assert.Equal(t, powersave.NodeIdle|powersave.NodeCloud|powersave.NodePoweredDown, g1.State)
+		})
 	}
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add([]byte(canonicalNodes))
+	f.Add([]byte(`{"nodes":[{"name":"c1","state":["IDLE","CLOUD"],"boot_time":{"set":true,"infinite":false,"number":1795235098},"features":["cpu"],"cpus":64}],
+		"meta":{"slurm":{"release":"26.05.5"}},"errors":[],"warnings":[{"description":"mind"}]}`))
 	f.Add([]byte(`{"":[1],"nodes":null,"errors":[{"error_number":-1}]}`))
 	f.Add([]byte(`{"nodes":[{"name":"c","state":["DOWN"],"boot_time":"Infinity","features":null}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r := newNodeReader(nil)
-		_, err := decodeAnswer(bytes.NewReader(text), "nodes", r.read)
-		for _, n := range r.nodes {
+		r := NewNodes(nil)
+		_, err := Decode(bytes.NewReader(text), "nodes", r.Read)
+		for _, n := range r.List {
 			if n.Name == "" || n.State == 0 {
 				t.Fatalf("half a node: %+v", n)
 			}
@@ -99,8 +148,8 @@ func FuzzDecode(f *testing.F) {
 		if err == nil && !json.Valid(firstValue(text)) {
 			t.Fatalf("accepted although it is no JSON")
 		}
-		decodeErrors(bytes.NewReader(text))
-		var v noVal
+		DecodeFailure(bytes.NewReader(text))
+		var v Number
 		_ = v.UnmarshalJSON(text)
 	})
 }
@@ -141,17 +190,17 @@ func manyNodes(tb testing.TB, n int) []byte {
 
 func TestDecodeMemory(t *testing.T) {
 	text := manyNodes(t, 2_000)
-	r := newNodeReader(nil)
+	r := NewNodes(nil)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	_, err := decodeAnswer(bytes.NewReader(text), "nodes", r.read)
+	_, err := Decode(bytes.NewReader(text), "nodes", r.Read)
 	require.NoError(t, err)
-	require.Len(t, r.nodes, 2_000)
+	require.Len(t, r.List, 2_000)
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	kept := int64(after.HeapAlloc) - int64(before.HeapAlloc)
-	t.Logf("%d nodes: %.1f MB of JSON, %.1f MB allocated, %.1f MB kept", len(r.nodes), float64(len(text))/1e6, float64(after.TotalAlloc-before.TotalAlloc)/1e6, float64(kept)/1e6)
+	t.Logf("%d nodes: %.1f MB of JSON, %.1f MB allocated, %.1f MB kept", len(r.List), float64(len(text))/1e6, float64(after.TotalAlloc-before.TotalAlloc)/1e6, float64(kept)/1e6)
 	assert.Less(t, kept, int64(2<<20), "a node must not keep its JSON alive")
 	runtime.KeepAlive(r)
 	runtime.KeepAlive(text)
@@ -162,8 +211,8 @@ func BenchmarkDecode10000Nodes(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		r := newNodeReader(nil)
-		if _, err := decodeAnswer(bytes.NewReader(text), "nodes", r.read); err != nil {
+		r := NewNodes(nil)
+		if _, err := Decode(bytes.NewReader(text), "nodes", r.Read); err != nil {
 			b.Fatal(err)
 		}
 	}
