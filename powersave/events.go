@@ -76,7 +76,10 @@ type PodDeleted struct {
 }
 
 // PodDeleteFailed answers DeletePod.
-type PodDeleteFailed struct{ Node, UID, Err string }
+type PodDeleteFailed struct {
+	Node, UID, Err string
+	Late           bool // it was not tried, for it could not begin in time
+}
 
 // NodesUpdated answers UpdateNodes; an empty Err means that slurmctld took it.
 type NodesUpdated struct {
@@ -124,8 +127,12 @@ type CreatePod struct {
 	Request       string // the request that began the boot; empty when found by reconciling
 }
 
-// DeletePod asks for the pod with exactly this UID to go. Answered by PodDeleted or PodDeleteFailed.
-type DeletePod struct{ Node, UID, Why string }
+// DeletePod asks for the pod with exactly this UID to go. A call that has not begun by Before
+// must not be made: Slurm may use the node again. Answered by PodDeleted or PodDeleteFailed.
+type DeletePod struct {
+	Node, UID, Why string
+	Before         time.Time
+}
 
 // UpdateNodes asks slurmctld to change nodes. Answered by NodesUpdated.
 type UpdateNodes struct{ Update NodeUpdate }

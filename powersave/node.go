@@ -380,7 +380,7 @@ func (e *Engine) delete(n *node, why string) {
 		return
 	}
 	n.deleting = n.pod.UID
-	e.do(DeletePod{Node: n.name, UID: n.pod.UID, Why: why})
+	e.do(DeletePod{Node: n.name, UID: n.pod.UID, Why: why, Before: e.now.Add(actOn)})
 }
 
 func (e *Engine) bootDone(n *node) {

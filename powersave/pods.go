@@ -98,7 +98,6 @@ func (e *Engine) podDeleteFailed(ev PodDeleteFailed) {
 	if n == nil || n.deleting != ev.UID {
 		return
 	}
-	e.note(Warn, n, "", fmt.Sprintf("deleting pod %s failed: %s", ev.UID, ev.Err))
 	n.deleting = ""
 	// The call may have taken long: Slurm is looked at again before the next.
 	if n.off != nil {
@@ -107,6 +106,11 @@ func (e *Engine) podDeleteFailed(ev PodDeleteFailed) {
 	if n.boot != nil {
 		n.boot.read = e.reads.count
 	}
+	if ev.Late { // nothing has failed, there is much to do
+		e.decide(n)
+		return
+	}
+	e.note(Warn, n, "", fmt.Sprintf("deleting pod %s failed: %s", ev.UID, ev.Err))
 	n.delRetry = e.now.Add(pause(n.delTries))
 	n.delTries++
 	e.wakeAt(n, n.delRetry)

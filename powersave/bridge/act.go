@@ -14,9 +14,27 @@ import (
 func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 	switch a := a.(type) {
 	case powersave.CreatePod:
-		b.call(ctx, func(ctx context.Context) { b.tell(b.create(ctx, a)) })
+		b.calls.Go(func() {
+			select {
+			case b.creates <- struct{}{}:
+				b.tell(b.create(ctx, a))
+				<-b.creates
+			case <-ctx.Done():
+			}
+		})
 	case powersave.DeletePod:
-		b.call(ctx, func(ctx context.Context) { b.tell(b.delete(ctx, a)) })
+		b.calls.Go(func() {
+			late := time.NewTimer(time.Until(a.Before))
+			defer late.Stop()
+			select {
+			case b.deletes <- struct{}{}:
+				b.tell(b.delete(ctx, a))
+				<-b.deletes
+			case <-late.C:
+				b.tell(powersave.PodDeleteFailed{Node: a.Node, UID: a.UID, Late: true})
+			case <-ctx.Done():
+			}
+		})
 	case powersave.UpdateNodes:
 		b.calls.Go(func() { b.tell(b.update(ctx, a)) })
 	case powersave.ReadSlurm:
@@ -41,6 +59,8 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 }
 
 func (b *Bridge) create(ctx context.Context, a powersave.CreatePod) powersave.Event {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	uid, err := b.Kubernetes.Create(ctx, a.NodeSet, a.Node, a.Generation, a.Request)
 	b.Metrics.podCall("create", err)
 	if err == nil {
@@ -62,6 +82,8 @@ func (b *Bridge) create(ctx context.Context, a powersave.CreatePod) powersave.Ev
 }
 
 func (b *Bridge) delete(ctx context.Context, a powersave.DeletePod) powersave.Event {
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
 	gone, err := b.Kubernetes.Delete(ctx, a.Node, a.UID)
 	b.Metrics.podCall("delete", err)
 	if err != nil {

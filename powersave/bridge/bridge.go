@@ -53,7 +53,7 @@ type Config struct {
 	Log        *slog.Logger
 	Metrics    *Metrics // may be nil
 	Engine     powersave.Config
-	// Parallel bounds the calls to Kubernetes under way at once. Default 64.
+	// Parallel bounds the pods that are being created at once, and those that are being deleted. Default 64.
 	Parallel int
 	// ScanEvery is how often the spool is read without a poke. Default 2 s.
 	ScanEvery time.Duration
@@ -63,20 +63,22 @@ type Config struct {
 
 // Times of the loop.
 const (
-	callTimeout  = 30 * time.Second       // one call to Kubernetes or Slurm
-	statusPause  = 500 * time.Millisecond // between two writes of NodeSet status
-	statusRetry  = 10 * time.Second
-	scanTooLarge = 10 * time.Second // a scan that takes longer is worth a warning
+	callTimeout   = 30 * time.Second       // one call to Kubernetes or Slurm
+	deleteTimeout = 10 * time.Second       // the client may wait with a call, but Slurm may use the node again
+	statusPause   = 500 * time.Millisecond // between two writes of NodeSet status
+	statusRetry   = 10 * time.Second
+	scanTooLarge  = 10 * time.Second // a scan that takes longer is worth a warning
 )
 
 // Bridge is the daemon. It implements spool.Handler.
 type Bridge struct {
 	Config
-	engine *powersave.Engine
-	inbox  inbox
-	poked  chan struct{}
-	slots  chan struct{}
-	calls  sync.WaitGroup
+	engine  *powersave.Engine
+	inbox   inbox
+	poked   chan struct{}
+	creates chan struct{} // slots: slow creates must hold up nothing else
+	deletes chan struct{}
+	calls   sync.WaitGroup
 
 	// Owned by the goroutine of Run.
 	requests map[string]bool // in the spool and with the engine; false: finished, still to be removed
@@ -104,7 +106,8 @@ func New(c Config) *Bridge {
 		engine:   powersave.New(c.Engine),
 		inbox:    inbox{ready: make(chan struct{}, 1)},
 		poked:    make(chan struct{}, 1),
-		slots:    make(chan struct{}, c.Parallel),
+		creates:  make(chan struct{}, c.Parallel),
+		deletes:  make(chan struct{}, c.Parallel),
 		requests: map[string]bool{},
 		gates:    map[uint64]chan spool.GateReply{},
 		sent:     map[string]powersave.NodeSetCounts{},
@@ -349,7 +352,9 @@ func (b *Bridge) publish(ctx context.Context) {
 			continue
 		}
 		b.sent[c.Name], b.writing[c.Name] = c, true
-		b.call(ctx, func(ctx context.Context) {
+		b.calls.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
 			err := b.Kubernetes.UpdateStatus(ctx, c)
 			b.inbox.put(func(context.Context) {
 				delete(b.writing, c.Name)
@@ -363,21 +368,6 @@ func (b *Bridge) publish(ctx context.Context) {
 	}
 	maps.DeleteFunc(b.sent, func(name string, _ powersave.NodeSetCounts) bool {
 		return !slices.ContainsFunc(counts, func(c powersave.NodeSetCounts) bool { return c.Name == name })
-	})
-}
-
-// call runs f beside the loop, at most Parallel at once.
-func (b *Bridge) call(ctx context.Context, f func(ctx context.Context)) {
-	b.calls.Go(func() {
-		select {
-		case b.slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		defer func() { <-b.slots }()
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		f(ctx)
 	})
 }
 

@@ -36,11 +36,15 @@ type world struct {
 	pods      map[string]powersave.Pod
 	lastUID   int
 	creates   int
+	begun     []string // nodes that Delete was called for
 	deletes   []string
 	updates   []powersave.NodeUpdate
 	statuses  map[string]powersave.NodeSetCounts
 	slurmErr  error
 	createErr error
+	parallel  int // Config.Parallel
+
+	createTakes, deleteTakes time.Duration
 }
 
 func newWorld() *world {
@@ -96,6 +100,7 @@ func (w *world) UpdateNodes(_ context.Context, u powersave.NodeUpdate) error {
 }
 
 func (w *world) Create(_ context.Context, nodeSet, node string, generation int64, request string) (string, error) {
+	time.Sleep(w.createTakes)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.creates++
@@ -125,6 +130,8 @@ func (w *world) Create(_ context.Context, nodeSet, node string, generation int64
 }
 
 func (w *world) Delete(_ context.Context, node, uid string) (bool, error) {
+	w.look(func() { w.begun = append(w.begun, node) })
+	time.Sleep(w.deleteTakes)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deletes = append(w.deletes, uid)
@@ -167,7 +174,7 @@ func (w *world) start(t *testing.T, dir string) (b *Bridge, stop func()) {
 	t.Helper()
 	sp, err := spool.Open(dir)
 	require.NoError(t, err)
-	b = New(Config{Spool: sp, SpoolDir: dir, Slurm: w, Kubernetes: w, Log: slog.New(slog.DiscardHandler)})
+	b = New(Config{Spool: sp, SpoolDir: dir, Slurm: w, Kubernetes: w, Parallel: w.parallel, Log: slog.New(slog.DiscardHandler)})
 	w.mu.Lock()
 	w.bridge = b
 	var pods []powersave.Pod
@@ -340,6 +347,71 @@ func TestRequestThatCannotBeUsedIsSetAside(t *testing.T) {
 		assert.Equal(t, 1, st.Bad)
 		assert.Equal(t, 0, st.Depth)
 		w.look(func() { assert.Contains(t, w.pods, "cpu-2", "a resume file without sense does not cost the nodes") })
+	})
+}
+
+// run makes pods for nodes that serve, as a former life of the bridge would have left them.
+func (w *world) run(names ...string) {
+	w.set(up, names...)
+	for _, n := range names {
+		w.pods[n] = powersave.Pod{Node: n, NodeSet: "cpu", UID: "old-" + n, Generation: 1, Phase: powersave.PodReady}
+	}
+}
+
+func TestSlowCreatesHoldUpNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.parallel, w.createTakes = 1, 20*time.Second
+		w.run("cpu-9")
+		b, stop := w.start(t, dir)
+		defer stop()
+		pass(time.Second)
+		w.set(booting, "cpu-0", "cpu-1")
+		w.set(leaving, "cpu-9")
+		submit(t, dir, spool.KindResume, "cpu-[0-1]", jobFile)
+		submit(t, dir, spool.KindSuspend, "cpu-9", "")
+		b.Poked()
+		pass(3 * time.Second)
+		w.look(func() {
+			assert.Equal(t, []string{"old-cpu-9"}, w.deletes)
+			assert.Equal(t, 2, w.statuses["cpu"].PoweredUp)
+			assert.Len(t, w.updates, 1)
+		})
+		reply := b.Gate(t.Context(), spool.GateRequest{JobID: 1, Nodes: "login"})
+		assert.True(t, reply.Ready)
+	})
+}
+
+func TestDeleteThatCannotStartInTimeIsDecidedAnew(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.parallel, w.deleteTakes = 1, 8*time.Second
+		w.run("cpu-0", "cpu-1")
+		b, stop := w.start(t, dir)
+		defer stop()
+		pass(time.Second)
+		w.set(leaving, "cpu-0", "cpu-1")
+		submit(t, dir, spool.KindSuspend, "cpu-[0-1]", "")
+		b.Poked()
+		pass(4 * time.Second)
+		first, second := "cpu-0", "cpu-1"
+		w.look(func() {
+			require.Len(t, w.begun, 1)
+			if w.begun[0] == second {
+				first, second = second, first
+			}
+		})
+		w.set(up, second) // it serves a job again
+		pass(time.Minute)
+		w.look(func() {
+			assert.Equal(t, []string{"old-" + first}, w.deletes)
+			assert.Contains(t, w.pods, second)
+		})
+		assert.Equal(t, 0, pending(t, b))
 	})
 }
 

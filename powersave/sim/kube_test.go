@@ -96,6 +96,12 @@ func (w *world) fail(p *pod, reason string) {
 func (w *world) remove(a powersave.DeletePod, tell teller) {
 	failed := powersave.PodDeleteFailed{Node: a.Node, UID: a.UID, Err: "timeout"}
 	answer := func(ev powersave.Event) { tell(w.delay(5*time.Millisecond, 20*time.Second), ev) }
+	if w.now.After(a.Before) {
+		failed.Late = true
+		answer(failed)
+		return
+	}
+	w.mayDelete(a)
 	p := w.pods[a.Node]
 	switch {
 	case w.chance(0.1), w.now.Before(w.kubeAway):
