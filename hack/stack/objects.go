@@ -185,6 +185,10 @@ func podSpec(o Options) corev1.PodSpec {
 func directories(o Options) corev1.Container {
 	c := container("directories", o.SlurmImage, "/bin/sh", "-euc",
 		"mkdir -p slurmctld spool programs slurmrestd; chmod g-s *; chmod 0755 slurmctld programs; chmod 0700 spool; chmod 0777 slurmrestd")
+	if o.Prolog != "" {
+		c.Command[2] += `; printf %s "$PROLOG" >programs/prolog; chmod 0755 programs/prolog`
+		c.Env = []corev1.EnvVar{{Name: "PROLOG", Value: o.Prolog}}
+	}
 	c.WorkingDir = "/state"
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "state", MountPath: "/state"}}
 	return c

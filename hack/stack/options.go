@@ -35,6 +35,9 @@ type Options struct {
 	GresLines []string
 	// Gate makes start-gate the PrologSlurmctld.
 	Gate bool
+	// Prolog, when not empty, is a shell script that becomes a PrologSlurmctld, the way a site wraps start-gate for instance.
+	// It is installed beside the programs, as prolog; with Scripts it is not.
+	Prolog string
 	// ExtraConf are further lines for slurm.conf. One that names a key which the template sets replaces that line.
 	ExtraConf []string
 	// SlurmtideConf is the text of slurmtide.conf; without it the programs' defaults hold.

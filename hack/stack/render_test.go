@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -120,6 +121,12 @@ func TestGate(t *testing.T) {
 	conf, err = Render(o)
 	require.NoError(t, err)
 	assert.Contains(t, conf["slurm.conf"], "\nPrologSlurmctld=/opt/slurmtide/start-gate\n")
+	o.Gate, o.Prolog = false, "#!/bin/sh\n"
+	conf, err = Render(o)
+	require.NoError(t, err)
+	assert.NotContains(t, conf["slurm.conf"], "start-gate")
+	assert.Contains(t, conf["slurm.conf"], "\nPrologSlurmctld=/opt/slurmtide/prolog\n")
+	assert.Contains(t, directories(o).Env, corev1.EnvVar{Name: "PROLOG", Value: o.Prolog})
 }
 
 func TestNoBridge(t *testing.T) {
