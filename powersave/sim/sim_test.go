@@ -323,7 +323,7 @@ func (w *world) act(a powersave.Action) {
 		w.after(w.delay(50*time.Millisecond, 20*time.Second), func() { w.create(a, tell) })
 	case powersave.DeletePod:
 		w.mayDelete(a)
-		w.after(w.delay(50*time.Millisecond, 10*time.Second), func() { w.remove(a, tell) })
+		w.after(w.delay(50*time.Millisecond, time.Minute), func() { w.remove(a, tell) })
 	case powersave.UpdateNodes:
 		w.after(w.delay(20*time.Millisecond, 5*time.Second), func() { w.update(a.Update, tell) })
 	case powersave.ReadSlurm:
