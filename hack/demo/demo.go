@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/slurmtide/slurmtide/hack/demo/printed"
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/kube/generated/clientset/versioned"
 )
@@ -202,7 +203,7 @@ func (d *demo) checkRecords(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the bridge's log: %w", err)
 	}
-	suspends, err := parseSuspends(string(log))
+	suspends, err := printed.ParseSuspends(string(log))
 	if err != nil {
 		return "", err
 	}

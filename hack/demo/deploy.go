@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slurmtide/slurmtide/hack/demo/printed"
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
@@ -92,7 +91,7 @@ func (d *demo) wakeScheduler(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		passes, err := parsePasses(out)
+		passes, err := printed.ParsePasses(out)
 		if err != nil {
 			return "", err
 		}
@@ -103,22 +102,6 @@ func (d *demo) wakeScheduler(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("slurmctld's scheduler has not run: %w", context.Cause(ctx))
 		}
 	}
-}
-
-// parsePasses returns how often slurmctld's main scheduler has run.
-func parsePasses(text string) (int, error) {
-	var doc struct {
-		Statistics *struct {
-			Passes int `json:"schedule_cycle_total"`
-		} `json:"statistics"`
-	}
-	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		return 0, fmt.Errorf("reading sdiag: %w", err)
-	}
-	if doc.Statistics == nil {
-		return 0, errors.New("reading sdiag: it has no statistics")
-	}
-	return doc.Statistics.Passes, nil
 }
 
 // createNodeSets returns when the bridge has accepted them and found their nodes in Slurm.

@@ -68,15 +68,3 @@ func TestNodeSetProblem(t *testing.T) {
 		})
 	}
 }
-
-func TestParsePasses(t *testing.T) {
-	got, err := parsePasses(`{"statistics": {"schedule_cycle_total": 18, "bf_cycle_counter": 3}, "errors": []}`)
-	require.NoError(t, err)
-	assert.Equal(t, 18, got)
-	for name, text := range map[string]string{"no JSON": "slurm_get_statistics: error", "other JSON": "{}"} {
-		t.Run(name, func(t *testing.T) {
-			_, err := parsePasses(text)
-			assert.ErrorContains(t, err, "reading sdiag")
-		})
-	}
-}

@@ -7,13 +7,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/slurmtide/slurmtide/hack/demo/printed"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
 )
 
 // facts is what the demo knows of the cluster: the newest look at Slurm, the bridge's status, and the slurmd pods.
 type facts struct {
-	Slurm     look
+	Slurm     printed.Look
 	SlurmErr  error // of the newest look, if it failed
 	Bridge    bridge.Status
 	BridgeErr error
@@ -29,16 +30,16 @@ type podFact struct {
 	GPUs      int64     // nvidia.com/gpu that Kubernetes gave it
 }
 
-// powerDown is when a node went to sleep. A zero time was not seen.
+// powerDown is one node's way down. A zero time was not seen.
 type powerDown struct {
-	Node      string
-	UID       string    // of the pod
-	Up        time.Time // the pod was first seen
-	Requested time.Time // slurmctld started SuspendProgram
-	Accepted  time.Time // the bridge read the request
-	Deleting  time.Time // the pod is being deleted
-	Gone      time.Time // the pod is gone
-	Free      time.Time // a look at Slurm after that showed the node at rest
+	Node      string    `json:"node"`
+	UID       string    `json:"-"`         // of the pod
+	Up        time.Time `json:"-"`         // the pod was first seen
+	Requested time.Time `json:"requested"` // slurmctld started SuspendProgram
+	Accepted  time.Time `json:"accepted"`  // the bridge read the request
+	Deleting  time.Time `json:"deleting"`  // the pod is being deleted
+	Gone      time.Time `json:"gone"`      // the pod is gone
+	Free      time.Time `json:"free"`      // a look at Slurm after that showed the node at rest
 }
 
 // down returns the record of the pod's end, a new one if need be.
@@ -86,26 +87,26 @@ func (f *facts) losePod(name, uid string, now time.Time) {
 }
 
 // seeSuspends adds to each power-down the request that it followed.
-func (f *facts) seeSuspends(list []suspend) {
+func (f *facts) seeSuspends(list []printed.Suspend) {
 	for _, d := range f.Downs {
 		for _, s := range list {
-			if s.nodes.Contains(d.Node) && s.requested.After(d.Up) && !s.requested.After(d.Gone) {
-				d.Requested, d.Accepted = s.requested, s.accepted
+			if s.Nodes.Contains(d.Node) && s.Requested.After(d.Up) && !s.Requested.After(d.Gone) {
+				d.Requested, d.Accepted = s.Requested, s.Accepted
 			}
 		}
 	}
 }
 
 // seeSlurm takes a look that ended at now.
-func (f *facts) seeSlurm(l look, now time.Time) {
+func (f *facts) seeSlurm(l printed.Look, now time.Time) {
 	f.Slurm, f.SlurmErr = l, nil
-	state := map[string]node{}
+	state := map[string]printed.Node{}
 	for _, n := range l.Nodes {
 		state[n.Name] = n
 	}
 	for _, d := range f.Downs {
 		// A look older than the pod's end shows a node that is up or POWERING_DOWN.
-		s := state[d.Node].state()
+		s := state[d.Node].State()
 		if !d.Gone.IsZero() && s.Any(powersave.NodePoweredDown|powersave.NodePoweringUp) && !s.Any(powersave.NodePoweringDown) {
 			setOnce(&d.Free, now)
 		}
@@ -130,8 +131,8 @@ func (f *facts) atZero() string {
 	}
 	awake, words := map[string]bool{}, ""
 	for _, n := range f.Slurm.Nodes {
-		if !n.off() {
-			awake[n.Name], words = true, n.words()
+		if !n.Off() {
+			awake[n.Name], words = true, n.Words()
 		}
 	}
 	if len(awake) > 0 {

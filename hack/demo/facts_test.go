@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/slurmtide/slurmtide/hack/demo/printed"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/spool"
 	"github.com/slurmtide/slurmtide/slurmconf"
@@ -28,7 +29,9 @@ func slurmdPod(name, uid string, phase corev1.PodPhase) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}, Status: corev1.PodStatus{Phase: phase}}
 }
 
-func slurmNode(name string, states ...string) node { return node{Name: name, States: states} }
+func slurmNode(name string, states ...string) printed.Node {
+	return printed.Node{Name: name, States: states}
+}
 
 func TestParseStatus(t *testing.T) {
 	text, err := os.ReadFile("testdata/status.json")
@@ -55,9 +58,9 @@ func TestPowerDown(t *testing.T) {
 	f.seePod(ending, at(1.9))
 	assert.Equal(t, "Terminating", f.Pods["cpu-0"].Phase)
 
-	resting := look{Nodes: []node{slurmNode("cpu-0", "IDLE", "CLOUD", "POWERED_DOWN")}}
-	goingDown := look{Nodes: []node{slurmNode("cpu-0", "IDLE", "CLOUD", "POWERING_DOWN")}}
-	up := look{Nodes: []node{slurmNode("cpu-0", "IDLE", "CLOUD")}}
+	resting := printed.Look{Nodes: []printed.Node{slurmNode("cpu-0", "IDLE", "CLOUD", "POWERED_DOWN")}}
+	goingDown := printed.Look{Nodes: []printed.Node{slurmNode("cpu-0", "IDLE", "CLOUD", "POWERING_DOWN")}}
+	up := printed.Look{Nodes: []printed.Node{slurmNode("cpu-0", "IDLE", "CLOUD")}}
 	f.seeSlurm(goingDown, at(2))
 	f.losePod("cpu-0", "u1", at(2.5))
 	assert.Empty(t, f.Pods)
@@ -69,11 +72,11 @@ func TestPowerDown(t *testing.T) {
 	f.seeSlurm(resting, at(4.1))
 
 	cpu0, others := slurmconf.NewHostlist("cpu-0", "cpu-1"), slurmconf.NewHostlist("cpu-1", "cpu-2")
-	f.seeSuspends([]suspend{
-		{requested: at(-1), accepted: at(-0.9), nodes: cpu0}, // of an earlier pod
-		{requested: at(1), accepted: at(1.1), nodes: cpu0},
-		{requested: at(1.5), accepted: at(1.6), nodes: others},
-		{requested: at(5.5), accepted: at(5.6), nodes: cpu0}, // of a later pod
+	f.seeSuspends([]printed.Suspend{
+		{Requested: at(-1), Accepted: at(-0.9), Nodes: cpu0}, // of an earlier pod
+		{Requested: at(1), Accepted: at(1.1), Nodes: cpu0},
+		{Requested: at(1.5), Accepted: at(1.6), Nodes: others},
+		{Requested: at(5.5), Accepted: at(5.6), Nodes: cpu0}, // of a later pod
 	})
 	want := []*powerDown{{Node: "cpu-0", UID: "u1", Up: at(0), Requested: at(1), Accepted: at(1.1), Deleting: at(1.2), Gone: at(2.5), Free: at(3)}}
 	assert.Equal(t, want, f.Downs)
@@ -87,14 +90,14 @@ func TestPowerDown(t *testing.T) {
 
 func TestAtZero(t *testing.T) {
 	rest := func(f *facts) {
-		f.Slurm.Nodes = []node{slurmNode("cpu-0", "IDLE", "CLOUD", "POWERED_DOWN"), slurmNode("cpu-1", "IDLE", "CLOUD", "POWERED_DOWN")}
+		f.Slurm.Nodes = []printed.Node{slurmNode("cpu-0", "IDLE", "CLOUD", "POWERED_DOWN"), slurmNode("cpu-1", "IDLE", "CLOUD", "POWERED_DOWN")}
 	}
 	for name, tt := range map[string]struct {
 		change func(*facts)
 		want   string
 	}{
 		"at zero":         {func(*facts) {}, ""},
-		"not read":        {func(f *facts) { f.Slurm = look{} }, "not read yet"},
+		"not read":        {func(f *facts) { f.Slurm = printed.Look{} }, "not read yet"},
 		"Slurm away":      {func(f *facts) { f.SlurmErr = errors.New("gone") }, "Slurm cannot be read: gone"},
 		"bridge away":     {func(f *facts) { f.BridgeErr = errors.New("gone") }, "the bridge does not answer: gone"},
 		"pods":            {func(f *facts) { f.seePod(slurmdPod("cpu-1", "u", corev1.PodRunning), noon) }, "slurmd pods: cpu-1"},
@@ -158,7 +161,7 @@ func TestWorldWait(t *testing.T) {
 		go func() {
 			for range 3 {
 				time.Sleep(time.Second)
-				w.update(func(f *facts) { f.Slurm.Jobs = append(f.Slurm.Jobs, job{}) })
+				w.update(func(f *facts) { f.Slurm.Jobs = append(f.Slurm.Jobs, printed.Job{}) })
 			}
 		}()
 		began := time.Now()
@@ -173,29 +176,4 @@ func TestWorldWait(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, w.wait(ctx, func(*facts) (bool, error) { return false, nil }), late)
 	})
-}
-
-func TestParseSuspends(t *testing.T) {
-	got, err := parseSuspends(`time=2026-11-21T05:18:57.974Z level=INFO msg="request finished" request=1795238335974179197-0000691
-time=2026-11-21T05:18:40.000Z level=INFO msg=request request=1795238337978034803-0000001 kind=resume nodes=cpu-[4-6] jobs=1 age=1ms
-time=2026-11-21T05:18:57.979Z level=INFO msg=request request=1795238337978034803-0000724 kind=suspend nodes=cpu-[4-6] jobs=0 age=9ms
-time=2026-11-21T05:19:57.000Z level=INFO msg=request request=1795238337978034803-0000725 kind=suspend nodes="cpu-1,gpu-[0-1]" jobs=0 age=0s
-`)
-	require.NoError(t, err)
-	stamp := time.Date(2026, 11, 21, 5, 18, 57, 979e6, time.UTC)
-	assert.Equal(t, []suspend{
-		{requested: stamp.Add(-9 * time.Millisecond), accepted: stamp, nodes: slurmconf.NewHostlist("cpu-4", "cpu-5", "cpu-6")},
-		{requested: time.Date(2026, 11, 21, 5, 19, 57, 0, time.UTC), accepted: time.Date(2026, 11, 21, 5, 19, 57, 0, time.UTC), nodes: slurmconf.NewHostlist("cpu-1", "gpu-0", "gpu-1")},
-	}, got)
-
-	for name, line := range map[string]string{
-		"no time":  "msg=request kind=suspend nodes=cpu-1 age=1ms",
-		"no age":   "time=2026-11-21T05:18:57.979Z msg=request kind=suspend nodes=cpu-1",
-		"no nodes": "time=2026-11-21T05:18:57.979Z msg=request kind=suspend nodes=cpu-[ age=1ms",
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := parseSuspends(line)
-			assert.ErrorContains(t, err, "bridge's log")
-		})
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/remotecommand"
 
+	"github.com/slurmtide/slurmtide/hack/demo/printed"
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
@@ -132,7 +133,7 @@ func (f *feed) lookAtSlurm(ctx context.Context) error {
 			late.Stop()
 			return err
 		}
-		l, err := readLook(dec)
+		l, err := printed.ReadLook(dec)
 		late.Stop()
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slurmtide/slurmtide/hack/demo/printed"
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
@@ -77,7 +78,7 @@ func (d *demo) twoNodes(ctx context.Context) (detail string, err error) {
 	if err != nil {
 		return "", err
 	}
-	jobs, err := d.waitJob(ctx, run.ID, func(jobs []job) bool { return jobs[0].state() == "RUNNING" })
+	jobs, err := d.waitJob(ctx, run.ID, func(jobs []printed.Job) bool { return jobs[0].State() == "RUNNING" })
 	if err != nil {
 		return "", err
 	}
@@ -88,29 +89,25 @@ func (d *demo) twoNodes(ctx context.Context) (detail string, err error) {
 			return "", err
 		}
 	}
-	began, err := parseMark(lines[0])
+	began, err := printed.ParseMark(lines[0])
 	if err != nil {
 		return "", err
 	}
-	run.ran(began, jobs[0].nodes()...)
+	run.ran(began, jobs[0].NodeNames()...)
 	d.addRun(run)
 	return fmt.Sprintf("job %d RUNNING on %s %.2fs after sbatch", run.ID, jobs[0].Nodes, run.SecondsToRunning), nil
 }
 
 func (d *demo) finishTwoNodes(ctx context.Context) (string, error) {
 	run := d.run("two-nodes")
-	jobs, err := d.waitDone(ctx, run.ID)
-	if err != nil {
-		return "", err
-	}
-	lines, err := d.output(ctx, jobs[0])
+	j, lines, err := d.outcome(ctx, run.ID)
 	if err != nil {
 		return "", err
 	}
 	if hosts := slices.Sorted(slices.Values(lines[1:])); len(run.Nodes) != 2 || !slices.Equal(hosts, run.Nodes) {
 		return "", fmt.Errorf("job %d has nodes %v, but its srun ran on %v", run.ID, run.Nodes, hosts)
 	}
-	return fmt.Sprintf("job %d COMPLETED, its srun ran on %s", run.ID, jobs[0].Nodes), nil
+	return fmt.Sprintf("job %d COMPLETED, its srun ran on %s", run.ID, j.Nodes), nil
 }
 
 func (d *demo) gpuJob(ctx context.Context) (string, error) {
@@ -118,29 +115,25 @@ func (d *demo) gpuJob(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	jobs, err := d.waitDone(ctx, run.ID)
+	j, lines, err := d.outcome(ctx, run.ID)
 	if err != nil {
 		return "", err
 	}
-	lines, err := d.output(ctx, jobs[0])
-	if err != nil {
-		return "", err
-	}
-	if len(lines) != 3 || len(strings.Split(lines[1], ",")) != 2 || lines[2] != jobs[0].Nodes {
-		return "", fmt.Errorf("job %d should see two GPUs on %s, it printed %q", run.ID, jobs[0].Nodes, lines)
+	if len(lines) != 3 || len(strings.Split(lines[1], ",")) != 2 || lines[2] != j.Nodes {
+		return "", fmt.Errorf("job %d should see two GPUs on %s, it printed %q", run.ID, j.Nodes, lines)
 	}
 	var given int64
-	d.world.read(func(f *facts) { given = f.Pods[jobs[0].Nodes].GPUs })
+	d.world.read(func(f *facts) { given = f.Pods[j.Nodes].GPUs })
 	if given != 2 {
-		return "", fmt.Errorf("job %d needs two GPUs, but pod %s has a limit of %d nvidia.com/gpu", run.ID, jobs[0].Nodes, given)
+		return "", fmt.Errorf("job %d needs two GPUs, but pod %s has a limit of %d nvidia.com/gpu", run.ID, j.Nodes, given)
 	}
-	began, err := parseMark(lines[0])
+	began, err := printed.ParseMark(lines[0])
 	if err != nil {
 		return "", err
 	}
-	run.ran(began, jobs[0].nodes()...)
+	run.ran(began, j.NodeNames()...)
 	d.addRun(run)
-	return fmt.Sprintf("job %d COMPLETED on %s with CUDA_VISIBLE_DEVICES=%s, RUNNING %.2fs after sbatch", run.ID, jobs[0].Nodes, lines[1], run.SecondsToRunning), nil
+	return fmt.Sprintf("job %d COMPLETED on %s with CUDA_VISIBLE_DEVICES=%s, RUNNING %.2fs after sbatch", run.ID, j.Nodes, lines[1], run.SecondsToRunning), nil
 }
 
 func (d *demo) arrayJob(ctx context.Context) (string, error) {
@@ -151,8 +144,8 @@ func (d *demo) arrayJob(ctx context.Context) (string, error) {
 	read := map[uint32]bool{} // by the task's own job id
 	for len(read) < arrayTasks {
 		// Each output is read as soon as its task is done: where tasks start far apart, the first node is gone before the last task ends.
-		unread := func(j job) bool { return j.done() && !read[j.ID] }
-		jobs, err := d.waitJob(ctx, run.ID, func(jobs []job) bool { return slices.ContainsFunc(jobs, unread) })
+		unread := func(j printed.Job) bool { return j.Done() && !read[j.ID] }
+		jobs, err := d.waitJob(ctx, run.ID, func(jobs []printed.Job) bool { return slices.ContainsFunc(jobs, unread) })
 		if err != nil {
 			return "", err
 		}
@@ -165,13 +158,13 @@ func (d *demo) arrayJob(ctx context.Context) (string, error) {
 				return "", err
 			}
 			if len(lines) != 3 || lines[1] != strconv.FormatUint(j.ArrayTask.Number, 10) || lines[2] != j.Nodes {
-				return "", fmt.Errorf("task %s ran on %s, it printed %q", j.label(), j.Nodes, lines)
+				return "", fmt.Errorf("task %s ran on %s, it printed %q", j.Label(), j.Nodes, lines)
 			}
-			began, err := parseMark(lines[0])
+			began, err := printed.ParseMark(lines[0])
 			if err != nil {
 				return "", err
 			}
-			run.ran(began, j.nodes()...)
+			run.ran(began, j.NodeNames()...)
 			read[j.ID] = true
 		}
 	}
@@ -193,49 +186,23 @@ func (d *demo) srunJob(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	run, err := parseSrun(out)
+	submitted, tasks, err := printed.ParseSrun(out)
 	if err != nil {
 		return "", err
+	}
+	run := jobRun{Name: "srun", ID: tasks[0].Job, Submitted: submitted}
+	for _, t := range tasks {
+		run.ran(t.Began, t.Node)
 	}
 	jobs, err := d.waitDone(ctx, run.ID)
 	if err != nil {
 		return "", err
 	}
-	if len(run.Nodes) != 2 || !slices.Equal(run.Nodes, jobs[0].nodes()) {
+	if len(run.Nodes) != 2 || !slices.Equal(run.Nodes, jobs[0].NodeNames()) {
 		return "", fmt.Errorf("job %d has nodes %s, but its tasks ran on %v", run.ID, jobs[0].Nodes, run.Nodes)
 	}
 	d.addRun(run)
 	return fmt.Sprintf("job %d COMPLETED, its two tasks ran on %s, the first %.2fs after srun", run.ID, jobs[0].Nodes, run.SecondsToRunning), nil
-}
-
-// parseSrun reads the time at which srun began and the lines that srunScript printed.
-func parseSrun(out string) (jobRun, error) {
-	lines := splitLines(out)
-	if len(lines) != 3 {
-		return jobRun{}, fmt.Errorf("srun should run two tasks, it printed %q", out)
-	}
-	submitted, err := parseMark(lines[0])
-	if err != nil {
-		return jobRun{}, err
-	}
-	run := jobRun{Name: "srun", Submitted: submitted}
-	for _, line := range lines[1:] {
-		fields := strings.Fields(line)
-		if len(fields) != 3 {
-			return jobRun{}, fmt.Errorf("a task of srun printed %q", line)
-		}
-		began, err := parseMark(fields[0])
-		if err != nil {
-			return jobRun{}, err
-		}
-		id, err := strconv.ParseUint(fields[1], 10, 32)
-		if err != nil {
-			return jobRun{}, fmt.Errorf("a task of srun printed %q, which has no job id: %w", line, err)
-		}
-		run.ID = uint32(id)
-		run.ran(began, fields[2])
-	}
-	return run, nil
 }
 
 // sbatch submits a script. The time is taken in the container, right before sbatch begins.
@@ -245,76 +212,51 @@ func (d *demo) sbatch(ctx context.Context, name, script string, args ...string) 
 	if err != nil {
 		return jobRun{}, err
 	}
-	return parseSbatch(name, out)
-}
-
-func parseSbatch(name, out string) (jobRun, error) {
-	lines := splitLines(out)
-	if len(lines) != 2 {
-		return jobRun{}, fmt.Errorf("sbatch should print a job id, it printed %q", out)
-	}
-	submitted, err := parseMark(lines[0])
-	if err != nil {
-		return jobRun{}, err
-	}
-	id, err := strconv.ParseUint(lines[1], 10, 32)
-	if err != nil {
-		return jobRun{}, fmt.Errorf("sbatch should print a job id: %w", err)
-	}
-	return jobRun{Name: name, ID: uint32(id), Submitted: submitted}, nil
-}
-
-// parseMark reads what `date +%s.%N` prints.
-func parseMark(text string) (time.Time, error) {
-	whole, fraction, _ := strings.Cut(strings.TrimSpace(text), ".")
-	sec, err := strconv.ParseUint(whole, 10, 40)
-	nsec, err2 := strconv.ParseUint(fraction, 10, 32)
-	if err != nil || err2 != nil || len(fraction) != 9 {
-		return time.Time{}, fmt.Errorf("%q is not what `date +%%s.%%N` prints", text)
-	}
-	return time.Unix(int64(sec), int64(nsec)).UTC(), nil
+	submitted, id, err := printed.ParseSbatch(out)
+	return jobRun{Name: name, ID: id, Submitted: submitted}, err
 }
 
 // outputFile is in the pod of the job's first node: there is no shared file system.
 func outputFile(job string) string { return "/tmp/demo-" + job + ".out" }
 
 // output returns the lines the job has printed. It is an error when there are none.
-func (d *demo) output(ctx context.Context, j job) ([]string, error) {
+func (d *demo) output(ctx context.Context, j printed.Job) ([]string, error) {
 	out, _, err := d.stack.ExecPod(ctx, j.BatchHost, nil, v1alpha1.ContainerSlurmd, "cat", outputFile(strconv.FormatUint(uint64(j.ID), 10)))
 	if err != nil {
-		return nil, fmt.Errorf("reading the output of job %s: %w", j.label(), err)
+		return nil, fmt.Errorf("reading the output of job %s: %w", j.Label(), err)
 	}
-	lines := splitLines(out)
+	lines := printed.Lines(out)
 	if len(lines) == 0 {
-		return nil, fmt.Errorf("job %s has printed nothing", j.label())
+		return nil, fmt.Errorf("job %s has printed nothing", j.Label())
 	}
 	return lines, nil
 }
 
-// splitLines returns the complete lines of text.
-func splitLines(text string) []string {
-	end := strings.LastIndexByte(text, '\n')
-	if end < 0 {
-		return nil
+// outcome waits for the job's end and returns the lines it has printed.
+func (d *demo) outcome(ctx context.Context, id uint32) (printed.Job, []string, error) {
+	jobs, err := d.waitDone(ctx, id)
+	if err != nil {
+		return printed.Job{}, nil, err
 	}
-	return strings.Split(text[:end], "\n")
+	lines, err := d.output(ctx, jobs[0])
+	return jobs[0], lines, err
 }
 
 // waitDone returns when the job, or every task of the array, has COMPLETED.
-func (d *demo) waitDone(ctx context.Context, id uint32) ([]job, error) {
-	return d.waitJob(ctx, id, func(jobs []job) bool {
-		return !slices.ContainsFunc(jobs, func(j job) bool { return !j.done() })
+func (d *demo) waitDone(ctx context.Context, id uint32) ([]printed.Job, error) {
+	return d.waitJob(ctx, id, func(jobs []printed.Job) bool {
+		return !slices.ContainsFunc(jobs, func(j printed.Job) bool { return !j.Done() })
 	})
 }
 
 // waitJob returns when scontrol shows the job, or the tasks of the array, as wanted.
-func (d *demo) waitJob(ctx context.Context, id uint32, wanted func([]job) bool) ([]job, error) {
-	var jobs []job
+func (d *demo) waitJob(ctx context.Context, id uint32, wanted func([]printed.Job) bool) ([]printed.Job, error) {
+	var jobs []printed.Job
 	err := d.world.wait(ctx, func(f *facts) (bool, error) {
-		jobs = f.Slurm.job(id)
+		jobs = f.Slurm.Job(id)
 		for _, j := range jobs {
-			if j.failed() {
-				return false, fmt.Errorf("job %s failed: %s, reason %s", j.label(), strings.Join(j.States, "+"), j.Reason)
+			if j.Failed() {
+				return false, fmt.Errorf("job %s failed: %s, reason %s", j.Label(), strings.Join(j.States, "+"), j.Reason)
 			}
 		}
 		return len(jobs) > 0 && wanted(jobs), nil

@@ -31,7 +31,7 @@ type report struct {
 	Steps      []stepResult `json:"steps"`
 	Jobs       []jobRun     `json:"jobs"`
 	Boots      []bootTimes  `json:"boots"`
-	PowerDowns []downTimes  `json:"powerDowns"`
+	PowerDowns []powerDown  `json:"powerDowns"`
 	BootPhases []phase      `json:"bootPhases"`
 	DownPhases []phase      `json:"powerDownPhases"`
 }
@@ -50,16 +50,6 @@ type bootTimes struct {
 	Job  string `json:"job"`
 	powersave.Timeline
 	JobRunning time.Time `json:"jobRunning"`
-}
-
-// downTimes is one node's way down.
-type downTimes struct {
-	Node      string    `json:"node"`
-	Requested time.Time `json:"requested"`
-	Accepted  time.Time `json:"accepted"`
-	Deleting  time.Time `json:"deleting"`
-	Gone      time.Time `json:"gone"`
-	Free      time.Time `json:"free"`
 }
 
 // phase sums up when a phase began over several nodes, in seconds after the request.
@@ -84,7 +74,7 @@ func (b bootTimes) moments() []moment {
 	}
 }
 
-func (d downTimes) moments() []moment {
+func (d powerDown) moments() []moment {
 	return []moment{{"requested", d.Requested}, {"accepted", d.Accepted}, {"pod deleting", d.Deleting}, {"pod gone", d.Gone}, {"name free", d.Free}}
 }
 
@@ -94,7 +84,7 @@ func (r *report) fill(f *facts) {
 	r.Boots, r.PowerDowns = bootsOf(r.Jobs, f.Bridge.Engine.History), nil
 	for _, d := range f.Downs {
 		if !d.Requested.IsZero() {
-			r.PowerDowns = append(r.PowerDowns, downTimes{d.Node, d.Requested, d.Accepted, d.Deleting, d.Gone, d.Free})
+			r.PowerDowns = append(r.PowerDowns, *d)
 		}
 	}
 	r.BootPhases, r.DownPhases = phases(r.Boots), phases(r.PowerDowns)
@@ -131,7 +121,7 @@ func (r *report) check() error {
 		}
 	}
 	for _, b := range r.Boots {
-		i := slices.IndexFunc(r.PowerDowns, func(d downTimes) bool { return d.Node == b.Node })
+		i := slices.IndexFunc(r.PowerDowns, func(d powerDown) bool { return d.Node == b.Node })
 		if i < 0 {
 			return fmt.Errorf("node %s: no suspend request was seen, though its pod is gone", b.Node)
 		}

@@ -72,8 +72,8 @@ func TestReportCheck(t *testing.T) {
 }
 
 func TestPhases(t *testing.T) {
-	assert.Empty(t, phases([]downTimes(nil)))
-	got := phases([]downTimes{
+	assert.Empty(t, phases([]powerDown(nil)))
+	got := phases([]powerDown{
 		{Requested: at(0), Accepted: at(1), Gone: at(4)}, {Requested: at(10), Accepted: at(13), Gone: at(12)},
 		{Requested: at(20), Accepted: at(22)}, {Requested: at(30), Accepted: at(36)},
 	})

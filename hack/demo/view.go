@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slurmtide/slurmtide/hack/demo/printed"
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
@@ -48,8 +49,8 @@ func newView(f *facts, elapsed time.Duration, title string) view {
 		boots[b.Node] = boot{string(b.Phase), seconds(f.Bridge.Engine.Time.Sub(began))}
 	}
 	for _, n := range f.Slurm.Nodes {
-		row := nodeRow{Name: n.Name, Slurm: n.words(), Pod: f.Pods[n.Name].Phase, Boot: boots[n.Name].phase, Age: boots[n.Name].age}
-		if n.off() {
+		row := nodeRow{Name: n.Name, Slurm: n.Words(), Pod: f.Pods[n.Name].Phase, Boot: boots[n.Name].phase, Age: boots[n.Name].age}
+		if n.Off() {
 			row.Slurm = offWord
 		}
 		v.Nodes = append(v.Nodes, row)
@@ -58,13 +59,13 @@ func newView(f *facts, elapsed time.Duration, title string) view {
 }
 
 // jobRows shows the tasks of an array that are in the same state as one row.
-func jobRows(jobs []job) []jobRow {
+func jobRows(jobs []printed.Job) []jobRow {
 	var rows []jobRow
 	at := map[string]int{} // array and state to row
 	count := map[int]int{}
 	nodes := map[int]map[string]bool{}
 	for _, j := range jobs {
-		row := jobRow{ID: j.label(), Name: j.Name, State: j.state()}
+		row := jobRow{ID: j.Label(), Name: j.Name, State: j.State()}
 		i := len(rows)
 		if j.ArrayTask.Set {
 			row.ID = fmt.Sprintf("%d_*", j.ArrayID.Number)
@@ -79,7 +80,7 @@ func jobRows(jobs []job) []jobRow {
 			nodes[i] = map[string]bool{}
 		}
 		count[i]++
-		for _, n := range j.nodes() {
+		for _, n := range j.NodeNames() {
 			nodes[i][n] = true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/slurmtide/slurmtide/hack/demo/printed"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -29,18 +30,18 @@ func golden(t *testing.T, name, got string) {
 
 // midway is a moment at which everything happens.
 func midway() *facts {
-	taskOf := func(task uint64, states ...string) job {
-		return job{ID: 4 + uint32(task), ArrayID: number{true, 3}, ArrayTask: number{true, task}, Name: "array", States: states, Nodes: "cpu-" + string('2'+rune(task/2))}
+	taskOf := func(task uint64, states ...string) printed.Job {
+		return printed.Job{ID: 4 + uint32(task), ArrayID: printed.Number{Set: true, Number: 3}, ArrayTask: printed.Number{Set: true, Number: task}, Name: "array", States: states, Nodes: "cpu-" + string('2'+rune(task/2))}
 	}
 	f := &facts{
-		Slurm: look{
-			Jobs: []job{
+		Slurm: printed.Look{
+			Jobs: []printed.Job{
 				{ID: 1, Name: "two-nodes", States: []string{"RUNNING"}, Nodes: "cpu-[0-1]"},
 				{ID: 2, Name: "gpu", States: []string{"RUNNING", "CONFIGURING", "POWER_UP_NODE"}, Nodes: "gpu-0"},
 				taskOf(0, "COMPLETED"), taskOf(1, "RUNNING"), taskOf(2, "RUNNING", "CONFIGURING"), taskOf(3, "RUNNING"),
 				{ID: 9, Name: "srun", States: []string{"PENDING"}, Reason: "Resources"},
 			},
-			Nodes: []node{
+			Nodes: []printed.Node{
 				slurmNode("cpu-0", "ALLOCATED", "CLOUD"), slurmNode("cpu-1", "ALLOCATED", "CLOUD"),
 				slurmNode("cpu-2", "MIXED", "CLOUD"), slurmNode("cpu-3", "ALLOCATED", "CLOUD", "NOT_RESPONDING", "POWERING_UP"),
 				slurmNode("cpu-4", "IDLE", "CLOUD", "POWERING_DOWN"), slurmNode("cpu-5", "IDLE", "CLOUD", "POWERED_DOWN"),

@@ -1,4 +1,4 @@
-package main
+package printed
 
 import (
 	"fmt"
@@ -8,17 +8,17 @@ import (
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
-// suspend is a suspend request as the bridge's log has it. Its status shows power-downs only while they last, and one may last less
+// Suspend is a suspend request as the bridge's log has it. Its status shows power-downs only while they last, and one may last less
 // than the time between two looks.
-type suspend struct {
-	requested time.Time // slurmctld started SuspendProgram
-	accepted  time.Time // the bridge read the request
-	nodes     slurmconf.Hostlist
+type Suspend struct {
+	Requested time.Time // slurmctld started SuspendProgram
+	Accepted  time.Time // the bridge read the request
+	Nodes     slurmconf.Hostlist
 }
 
-// parseSuspends picks the suspend requests from the bridge's log in the format "text".
-func parseSuspends(log string) ([]suspend, error) {
-	var list []suspend
+// ParseSuspends picks the suspend requests from the bridge's log in the format "text".
+func ParseSuspends(log string) ([]Suspend, error) {
+	var list []Suspend
 	for line := range strings.Lines(log) {
 		fields := map[string]string{}
 		for _, f := range strings.Fields(line) { // the values wanted have no spaces
@@ -41,7 +41,7 @@ func parseSuspends(log string) ([]suspend, error) {
 		if err != nil {
 			return nil, fmt.Errorf("bridge's log: %w in %q", err, line)
 		}
-		list = append(list, suspend{requested: accepted.Add(-age), accepted: accepted, nodes: nodes})
+		list = append(list, Suspend{Requested: accepted.Add(-age), Accepted: accepted, Nodes: nodes})
 	}
 	return list, nil
 }

@@ -1,4 +1,4 @@
-package main
+package printed
 
 import (
 	"encoding/json"
@@ -12,12 +12,12 @@ import (
 )
 
 // readCapture reads what scontrol 26.05 printed, cut down to a few jobs and nodes.
-func readCapture(t *testing.T, name string) look {
+func readCapture(t *testing.T, name string) Look {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", name))
 	require.NoError(t, err)
 	defer f.Close()
-	l, err := readLook(json.NewDecoder(f))
+	l, err := ReadLook(json.NewDecoder(f))
 	require.NoError(t, err)
 	return l
 }
@@ -70,12 +70,12 @@ func TestReadLook(t *testing.T) {
 			l := readCapture(t, name)
 			var jobs []jobFacts
 			for _, j := range l.Jobs {
-				jobs = append(jobs, jobFacts{j.label(), j.state(), j.Nodes, j.done(), j.failed()})
+				jobs = append(jobs, jobFacts{j.Label(), j.State(), j.Nodes, j.Done(), j.Failed()})
 			}
 			assert.Equal(t, tt.jobs, jobs)
 			nodes := map[string]nodeFacts{}
 			for _, n := range l.Nodes {
-				nodes[n.Name] = nodeFacts{n.words(), n.off()}
+				nodes[n.Name] = nodeFacts{n.Words(), n.Off()}
 			}
 			assert.Equal(t, tt.nodes, nodes)
 		})
@@ -84,11 +84,11 @@ func TestReadLook(t *testing.T) {
 
 func TestLookJob(t *testing.T) {
 	l := readCapture(t, "booting.json")
-	assert.Len(t, l.job(13), 3, "the tasks of an array, one of which has the array's own id")
-	assert.Len(t, l.job(12), 1)
-	assert.Equal(t, []string{"cpu-0", "cpu-1"}, l.job(12)[0].nodes())
-	assert.Empty(t, l.job(14)[0].nodes())
-	assert.Empty(t, l.job(99))
+	assert.Len(t, l.Job(13), 3, "the tasks of an array, one of which has the array's own id")
+	assert.Len(t, l.Job(12), 1)
+	assert.Equal(t, []string{"cpu-0", "cpu-1"}, l.Job(12)[0].NodeNames())
+	assert.Empty(t, l.Job(14)[0].NodeNames())
+	assert.Empty(t, l.Job(99))
 }
 
 func TestReadLookErrors(t *testing.T) {
@@ -100,7 +100,7 @@ func TestReadLookErrors(t *testing.T) {
 		"Slurm's errors": {`{"jobs": [], "errors": [{"error": "Unable to contact slurm controller", "description": "slurm_load_jobs"}]}`, "Unable to contact slurm controller slurm_load_jobs"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := readLook(json.NewDecoder(strings.NewReader(tt.text)))
+			_, err := ReadLook(json.NewDecoder(strings.NewReader(tt.text)))
 			assert.ErrorContains(t, err, tt.want)
 		})
 	}
@@ -121,10 +121,10 @@ func TestJobState(t *testing.T) {
 		"held for bad": {[]string{"PENDING", "REQUEUE_HOLD"}, "REQUEUE_HOLD", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := job{States: tt.states}
-			assert.Equal(t, tt.want, j.state())
-			assert.Equal(t, tt.done, j.done())
-			assert.Equal(t, tt.failed, j.failed())
+			j := Job{States: tt.states}
+			assert.Equal(t, tt.want, j.State())
+			assert.Equal(t, tt.done, j.Done())
+			assert.Equal(t, tt.failed, j.Failed())
 		})
 	}
 }
@@ -145,7 +145,19 @@ func TestNodeOff(t *testing.T) {
 		"not a cloud node":   {"IDLE POWERED_DOWN", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tt.want, node{States: strings.Fields(tt.states)}.off())
+			assert.Equal(t, tt.want, Node{States: strings.Fields(tt.states)}.Off())
+		})
+	}
+}
+
+func TestParsePasses(t *testing.T) {
+	got, err := ParsePasses(`{"statistics": {"schedule_cycle_total": 18, "bf_cycle_counter": 3}, "errors": []}`)
+	require.NoError(t, err)
+	assert.Equal(t, 18, got)
+	for name, text := range map[string]string{"no JSON": "slurm_get_statistics: error", "other JSON": "{}"} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParsePasses(text)
+			assert.ErrorContains(t, err, "reading sdiag")
 		})
 	}
 }
