@@ -15,6 +15,8 @@ type Request struct {
 	Started  time.Time // when the program started, the closest known time to slurmctld's decision
 	Nodes    slurmconf.Hostlist
 	Jobs     []Job // resume only; jobless power-ups name none
+	// ResumeTimeout is slurm.conf's; 0: unknown.
+	ResumeTimeout time.Duration
 }
 
 // Job is one job of a resume request.
@@ -66,6 +68,7 @@ type PodCreateFailed struct {
 	Permanent bool
 	// Existing is the pod that has the name, when that is why.
 	Existing *Pod
+	Trouble  Trouble
 	Err      string
 }
 
@@ -125,6 +128,8 @@ type CreatePod struct {
 	Node, NodeSet string
 	Generation    int64
 	Request       string // the request that began the boot; empty when found by reconciling
+	Offering      string // "" when the NodeSet has none
+	Job           uint32 // the job it is for: its pods want to be near each other; 0: none
 }
 
 // DeletePod asks for the pod with exactly this UID to go. A call that has not begun by Before

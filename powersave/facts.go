@@ -152,6 +152,22 @@ const (
 	PodUnknown     PodPhase = "unknown"     // host lost
 )
 
+// Trouble is the class of what keeps a pod, or its slurmd, from serving.
+type Trouble string
+
+// Classes of trouble. Waiting can end all but a crash and a refusal: the engine gives each its time.
+const (
+	TroubleNone      Trouble = ""
+	TroubleCapacity  Trouble = "capacity"  // no host has room, and nothing makes one
+	TroubleQuota     Trouble = "quota"     // a ResourceQuota or LimitRange refuses the pod
+	TroubleImage     Trouble = "image"     // the image cannot be pulled or named
+	TroubleConfig    Trouble = "config"    // secret, config map, volume, admission: somebody has to change something
+	TroubleCrash     Trouble = "crash"     // slurmd ended by itself
+	TroubleLost      Trouble = "lost"      // preempted, evicted, host gone: not the pod's fault, a new one may do
+	TroubleRefused   Trouble = "refused"   // slurmctld refused the registration (INVALID_REG)
+	TroubleBootstrap Trouble = "bootstrap" // slurmd runs and never registered
+)
+
 // Pod is what Kubernetes knows of one slurmd pod of ours.
 type Pod struct {
 	Node       string // Slurm NodeName == pod name == hostname
@@ -164,6 +180,28 @@ type Pod struct {
 	Created    time.Time // API server clock, one-second resolution
 	Reason     string    // CamelCase, why it is not further ("Unschedulable", "ErrImagePull", "CrashLoopBackOff", …)
 	Message    string
+	// Trouble is the class of Reason; none while the pod makes its way.
+	Trouble Trouble
+	// ScaleUp is since when an autoscaler has been making a host for the pod; zero if none is.
+	ScaleUp time.Time
+	// Offering the pod was made for; "" if the NodeSet has none.
+	Offering string
+}
+
+// BootStrategy says what becomes of a job that cannot get all its nodes (spec.boot.strategy).
+type BootStrategy string
+
+// Strategies. The zero value stands for AllOrNothing.
+const (
+	AllOrNothing BootStrategy = "AllOrNothing" // its nodes are given back at once
+	Greedy       BootStrategy = "Greedy"       // the same, the youngest job first, so that older ones get what it held
+	BestEffort   BootStrategy = "BestEffort"   // only the node that failed is given back
+)
+
+// Offering is one way to get hosts for a NodeSet's shape.
+type Offering struct {
+	Name  string
+	Limit int // most nodes on it at once; 0: no limit
 }
 
 // NodeSet is the part of a NodeSet object that the engine decides with.
@@ -174,4 +212,12 @@ type NodeSet struct {
 	// Problem is set when the object cannot be used (overlap, unsupported field, shape contradiction).
 	// Its nodes are then refused with this text.
 	Problem string
+
+	SpecGeneration     int64 // metadata.generation: grows when people change the spec
+	Strategy           BootStrategy
+	Deadline           time.Duration // from the request until all nodes of a job are up; 0: ResumeTimeout less a margin
+	UnschedulableGrace time.Duration // 0: default
+	Offerings          []Offering    // in the order to be tried
+	BackoffInitial     time.Duration // 0: default
+	BackoffMax         time.Duration // 0: default
 }
