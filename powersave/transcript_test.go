@@ -1,7 +1,6 @@
 package powersave_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,15 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/slurmtide/slurmtide/internal/golden"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/spool"
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
-
-var update = flag.Bool("update", false, "write what the engine does into the transcripts")
 
 // TestTranscripts plays testdata/*.txt: a line that starts in the first column is a command,
 // the indented lines below it are what the engine answered.
@@ -28,14 +25,9 @@ func TestTranscripts(t *testing.T) {
 	require.NotEmpty(t, files)
 	for _, f := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(f)
+			script, err := os.ReadFile(f)
 			require.NoError(t, err)
-			got := play(t, string(want))
-			if *update {
-				require.NoError(t, os.WriteFile(f, []byte(got), 0o644))
-				return
-			}
-			assert.Equal(t, string(want), got)
+			golden.Compare(t, f, play(t, string(script)))
 		})
 	}
 }

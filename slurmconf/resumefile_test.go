@@ -3,7 +3,6 @@ package slurmconf
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+	"github.com/slurmtide/slurmtide/internal/golden"
+)
 
 // The inputs are written as power_save.c of each release writes them: the same fields
 // in the same order, unset strings null, slashes escaped.
@@ -36,13 +35,7 @@ func TestParseResumeFileGolden(t *testing.T) {
 			for _, p := range f.Problems {
 				got.WriteString(p.Error() + "\n")
 			}
-			golden := strings.TrimSuffix(input, ".json") + ".golden"
-			if *update {
-				require.NoError(t, os.WriteFile(golden, got.Bytes(), 0o644))
-			}
-			want, err := os.ReadFile(golden)
-			require.NoError(t, err)
-			assert.Equal(t, string(want), got.String())
+			golden.Compare(t, strings.TrimSuffix(input, ".json")+".golden", got.String())
 
 			if len(f.Problems) == 0 {
 				assert.JSONEq(t, string(data), string(written))

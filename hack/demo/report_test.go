@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/slurmtide/slurmtide/internal/golden"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
 )
@@ -46,7 +47,7 @@ func TestReport(t *testing.T) {
 	assert.Len(t, r.Boots, 3)
 	assert.Equal(t, at(1.4), r.Boots[0].Requested, "the boot for the job, not an earlier one")
 	assert.Len(t, r.PowerDowns, 3, "a pod that went without a request is no power-down")
-	golden(t, "summary.txt", r.text())
+	golden.Compare(t, "testdata/summary.txt", r.text())
 }
 
 func TestReportCheck(t *testing.T) {

@@ -1,32 +1,17 @@
 package main
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/slurmtide/slurmtide/hack/demo/printed"
+	"github.com/slurmtide/slurmtide/internal/golden"
 	"github.com/slurmtide/slurmtide/powersave"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got)
-}
 
 // midway is a moment at which everything happens.
 func midway() *facts {
@@ -80,7 +65,7 @@ func TestTable(t *testing.T) {
 			for _, l := range lines {
 				assert.LessOrEqual(t, len(l), size.width)
 			}
-			golden(t, name, strings.Join(lines, "\n")+"\n")
+			golden.Compare(t, filepath.Join("testdata", name), strings.Join(lines, "\n")+"\n")
 		})
 	}
 	for width := range 5 {

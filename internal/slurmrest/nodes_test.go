@@ -3,11 +3,8 @@ package slurmrest
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,11 +15,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/slurmtide/slurmtide/internal/golden"
 	"github.com/slurmtide/slurmtide/internal/slurmrest/answer"
 	"github.com/slurmtide/slurmtide/powersave"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 func names(nodes []powersave.SlurmNode) []string {
 	out := []string{}
@@ -136,18 +132,7 @@ func TestUpdateBodies(t *testing.T) {
 	}
 	text, err := json.MarshalIndent(got, "", "  ")
 	require.NoError(t, err)
-	golden(t, "updates.json", text)
-}
-
-func golden(t *testing.T, file string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *update {
-		require.NoError(t, os.WriteFile(path, append(got, '\n'), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), string(got)+"\n")
+	golden.Compare(t, "testdata/updates.json", string(text)+"\n")
 }
 
 func TestUpdateRefusals(t *testing.T) {
