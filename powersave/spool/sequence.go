@@ -114,11 +114,19 @@ func (s *lockedSequence) write() error {
 // recount takes count and bytes from the directory, and makes sure that last is not
 // before any ID in it.
 func (s *lockedSequence) recount(l layout) error {
+	s.count, s.bytes = 0, 0
+	return l.eachWaiting(func(id string, size int64) {
+		s.add(1, size)
+		s.last = max(s.last, idNumber(id))
+	})
+}
+
+// eachWaiting calls f with the ID and size of every waiting request, in the order of the IDs.
+func (l layout) eachWaiting(f func(id string, size int64)) error {
 	entries, err := os.ReadDir(l.requests())
 	if err != nil {
 		return fmt.Errorf("counting requests: %w", err)
 	}
-	s.count, s.bytes = 0, 0
 	for _, e := range entries {
 		id, ok := requestID(e.Name())
 		if !ok {
@@ -131,8 +139,7 @@ func (s *lockedSequence) recount(l layout) error {
 		if err != nil {
 			return fmt.Errorf("counting requests: %w", err)
 		}
-		s.add(1, info.Size())
-		s.last = max(s.last, idNumber(id))
+		f(id, info.Size())
 	}
 	return nil
 }

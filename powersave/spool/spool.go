@@ -232,28 +232,16 @@ func (s *Spool) count(requests, bytes int64) {
 
 // Stats counts what waits and what was set aside.
 func (s *Spool) Stats() (Stats, error) {
-	entries, err := os.ReadDir(s.requests())
-	if err != nil {
-		return Stats{}, fmt.Errorf("reading spool: %w", err)
-	}
 	var st Stats
-	for _, e := range entries {
-		id, ok := requestID(e.Name())
-		if !ok {
-			continue
-		}
-		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return Stats{}, fmt.Errorf("reading spool: %w", err)
-		}
+	err := s.eachWaiting(func(id string, size int64) {
 		if st.Depth == 0 {
 			st.Oldest = time.Unix(0, idNumber(id))
 		}
 		st.Depth++
-		st.Bytes += info.Size()
+		st.Bytes += size
+	})
+	if err != nil {
+		return Stats{}, err
 	}
 	bad, err := os.ReadDir(s.bad())
 	if err != nil {
