@@ -287,6 +287,9 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
 		n := e.nodes[name]
 		set := owner[name]
+		if set != "" && n.read == 0 {
+			e.reads.wantComplete(e.now) // the next one may be far
+		}
 		if n.set == set && n.boot == nil && !first {
 			continue
 		}
