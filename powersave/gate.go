@@ -38,14 +38,14 @@ func (e *Engine) openGate(ev GateOpened) {
 	e.reads.want(e.now)
 }
 
-// poll is when the gate wants Slurm to be read next, if the last read ended at last.
-func (g *gate) poll(last time.Time, slow time.Duration) time.Time {
+// pollForGate is when the gate wants Slurm to be read next.
+func (e *Engine) pollForGate(g *gate) time.Time {
 	for _, n := range g.nodes {
-		if !n.readSince(g.read) {
-			return last
+		if !n.readSince(g.read) && n.unknown != e.reads.count {
+			return e.reads.ended
 		}
 	}
-	return last.Add(slow) // boots in hand poll faster by themselves
+	return e.reads.ended.Add(e.cfg.PollSlow) // boots in hand poll faster by themselves
 }
 
 func (e *Engine) checkGates() {

@@ -19,7 +19,8 @@ type node struct {
 	read     int       // number of the read that showed it; 0: none has
 	readAt   time.Time // when that read was asked for
 	seenAt   time.Time // when it was answered
-	missing  bool      // slurmctld has no such node
+	missing  bool      // slurmctld has no such node, says a complete read
+	unknown  int       // newest read of some nodes that said so
 	strayAt  time.Time // first complete read that showed the present disagreement
 	strayOK  bool      // a second one confirmed it
 	pod      *Pod
@@ -113,6 +114,16 @@ func (n *node) readSince(read int) bool { return n.read > read }
 // between Slurm and Kubernetes.
 func (n *node) see(s SlurmNode, r *reads, complete bool, sightings time.Duration) {
 	n.slurm, n.read, n.readAt, n.seenAt, n.missing = s, r.count, r.asked, r.ended, false
+	n.sight(r, complete, sightings)
+}
+
+// vanish takes in that slurmctld has no such node.
+func (n *node) vanish(r *reads, complete bool, sightings time.Duration) {
+	n.slurm, n.read, n.readAt, n.seenAt, n.missing = SlurmNode{Name: n.name}, r.count, r.asked, r.ended, true
+	n.sight(r, complete, sightings)
+}
+
+func (n *node) sight(r *reads, complete bool, sightings time.Duration) {
 	if !complete {
 		return
 	}
@@ -128,12 +139,6 @@ func (n *node) see(s SlurmNode, r *reads, complete bool, sightings time.Duration
 	}
 }
 
-// vanish takes in that slurmctld has no such node.
-func (n *node) vanish(r *reads) {
-	n.slurm, n.read, n.readAt, n.seenAt, n.missing = SlurmNode{Name: n.name}, r.count, r.asked, r.ended, true
-	n.strayAt, n.strayOK = time.Time{}, false
-}
-
 // stray reports that no order explains what the two sides show: a pod that Slurm does not
 // want, or a power-up without a pod.
 func (n *node) stray() bool {
@@ -143,7 +148,7 @@ func (n *node) stray() bool {
 	switch {
 	case n.slurm.State.Any(NodePoweringUp):
 		return n.pod == nil && n.set != ""
-	case n.slurm.State.Any(poweredOff):
+	case n.missing, n.slurm.State.Any(poweredOff):
 		return n.pod != nil && n.pod.Phase != PodTerminating
 	}
 	return false
@@ -480,6 +485,9 @@ func (e *Engine) decideSettled(n *node) {
 		e.activate(n)
 		e.decideBoot(n)
 	case !n.strayOK:
+		if n.missing && n.stray() {
+			e.note(Warn, n, "", "slurmctld knows no such node, but pod "+n.pod.UID+" serves it: if that stays so, it is removed")
+		}
 		if !n.strayAt.IsZero() {
 			e.reads.wantComplete(n.strayAt.Add(e.cfg.Sightings))
 		} else if n.stray() {
@@ -492,7 +500,11 @@ func (e *Engine) decideSettled(n *node) {
 		e.activate(n)
 		e.decideBoot(n)
 	default:
-		e.note(Warn, n, "", "pod "+n.pod.UID+" serves a node that Slurm shows as "+state.String()+": removing it")
+		shown := "a node that Slurm shows as " + state.String()
+		if n.missing {
+			shown = "a node that slurmctld does not know"
+		}
+		e.note(Warn, n, "", "pod "+n.pod.UID+" serves "+shown+": removing it")
 		n.off = &off{kind: spool.KindSuspend, accepted: e.now, read: n.read - 1, why: "orphan"}
 		e.activate(n)
 		e.decideOff(n)

@@ -1,6 +1,8 @@
 package powersave
 
 import (
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -93,6 +95,7 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 		return
 	}
 	e.reads.answered(e.now, ev)
+	whole := ev.Complete && e.podsRead && e.setsRead
 	seen := make(map[string]bool, len(ev.Nodes))
 	for _, s := range ev.Nodes {
 		seen[s.Name] = true
@@ -100,30 +103,35 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 		if !known { // not of any NodeSet, and in no request
 			continue
 		}
-		n.see(s, &e.reads, ev.Complete && e.podsRead && e.setsRead, e.cfg.Sightings)
+		n.see(s, &e.reads, whole, e.cfg.Sightings)
 	}
-	if len(ev.Unknown) > 0 { // only a complete read tells that a node does not exist
-		e.reads.wantComplete(e.now)
+	for _, name := range ev.Unknown {
+		// Only a complete read tells that a node does not exist.
+		if n := e.nodes[name]; n != nil {
+			n.unknown = e.reads.count
+			e.reads.wantComplete(e.pollFor(n))
+		}
 	}
+	var gone []*node // whose orders and pods must come to an end all the same
 	if ev.Complete {
 		for name, n := range e.nodes {
-			if !seen[name] {
-				n.vanish(&e.reads)
+			if seen[name] {
+				continue
+			}
+			n.vanish(&e.reads, whole, e.cfg.Sightings)
+			if n.boot != nil || n.off != nil || n.pod != nil {
+				gone = append(gone, n)
 			}
 		}
+		slices.SortFunc(gone, func(a, b *node) int { return strings.Compare(a.name, b.name) })
 	}
 	for _, s := range ev.Nodes {
 		if n := e.nodes[s.Name]; n != nil {
 			e.decide(n)
 		}
 	}
-	if ev.Complete {
-		// Also those that Slurm has no record of: their orders must come to an end.
-		for _, n := range e.compactActive() {
-			if !seen[n.name] {
-				e.decide(n)
-			}
-		}
+	for _, n := range gone {
+		e.decide(n)
 	}
 	e.checkGates()
 	e.scheduleNext()
@@ -140,7 +148,7 @@ func (e *Engine) scheduleNext() {
 		r.want(e.pollFor(n))
 	}
 	for _, g := range e.gates {
-		r.want(g.poll(r.ended, e.cfg.PollSlow))
+		r.want(e.pollForGate(g))
 	}
 }
 
@@ -148,6 +156,10 @@ func (e *Engine) scheduleNext() {
 func (e *Engine) pollFor(n *node) time.Time {
 	last := e.reads.ended
 	switch {
+	case n.unknown == e.reads.count && n.missing:
+		return last.Add(e.cfg.PollWait)
+	case n.boot == nil && n.off == nil, n.unknown == e.reads.count:
+		return last
 	case n.off != nil && !n.off.confirmed && !n.readSince(n.off.read),
 		n.boot != nil && n.boot.unsure && !n.readSince(n.boot.read):
 		return last // nothing can be done before

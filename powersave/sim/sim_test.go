@@ -32,7 +32,7 @@ var (
 const (
 	chaos  = 150 * time.Second // with faults and new jobs
 	calm   = 300 * time.Second // until all must be back at zero
-	patrol = 60 * time.Second  // an orphan may live, or a power-up stay without a pod
+	patrol = 90 * time.Second  // an orphan may live, or a power-up stay without a pod: idle poll, sightings and a bit
 	stale  = 15 * time.Second  // what a decision to delete may be behind Slurm: one slow read and a bit
 )
 
@@ -361,7 +361,7 @@ func (w *world) answerGate(a powersave.AnswerGate) {
 		}
 		j.gate = 0
 		for _, n := range j.nodes {
-			if a.Ready && n.ours() && !w.setGone && n.job == j && !n.since.After(j.asked) && !n.serves() {
+			if a.Ready && n.ours() && !w.setGone && !n.left.After(j.asked) && n.job == j && !n.since.After(j.asked) && !n.serves() {
 				w.breaks("gate answered early", "job %d, but %s is %s", j.id, n.name, n.state())
 			}
 		}

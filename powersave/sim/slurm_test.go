@@ -39,6 +39,8 @@ type node struct {
 	pods                      int // made in this epoch
 	creating                  int // calls under way
 	oddSince                  time.Time
+	forgotten                 bool      // not in slurm.conf at present
+	left                      time.Time // when that was so last
 }
 
 type job struct {
@@ -96,7 +98,7 @@ func (w *world) submit() {
 	for _, i := range w.Perm(len(w.names)) {
 		n := w.nodes[w.names[i]]
 		const hinder = powersave.NodePoweringDown | powersave.NodePowerDown | powersave.NodeDrain | powersave.NodePowerUp | powersave.NodeNotResponding
-		if len(j.nodes) == want || n.base != powersave.NodeIdle || n.job != nil || n.flags.Any(hinder) || n.name == "far" && w.IntN(4) > 0 {
+		if len(j.nodes) == want || n.forgotten || n.base != powersave.NodeIdle || n.job != nil || n.flags.Any(hinder) || n.name == "far" && w.IntN(4) > 0 {
 			continue
 		}
 		n.job, n.base, n.changed, n.reason = j, powersave.NodeAllocated, w.now, ""
@@ -247,7 +249,10 @@ func (w *world) interfere() {
 			n = w.nodes[w.names[w.IntN(len(w.names))]]
 		}
 	}
-	switch w.IntN(8) {
+	if n.forgotten {
+		return
+	}
+	switch w.IntN(9) {
 	case 0: // scontrol power down force
 		if n.flags.Any(powersave.NodePoweringDown) {
 			return
@@ -284,6 +289,15 @@ func (w *world) interfere() {
 		w.setB, w.setGone = false, true
 		w.tellSets(0)
 		w.after(w.upTo(20*time.Second), func() { w.setB = true; w.tellSets(max(0, w.setsAt.Sub(w.now))) })
+	case 8: // the node leaves slurm.conf, and mostly comes back
+		if n.job != nil {
+			w.end(n.job)
+		}
+		n.base, n.reason, n.uid, n.forgotten, n.left = powersave.NodeIdle, "", "", true, w.now
+		n.turn(^powersave.NodeState(0), powersave.NodePoweredDown, w)
+		if w.IntN(4) > 0 {
+			w.after(w.upTo(60*time.Second), func() { n.forgotten = false; n.turn(0, 0, w) })
+		}
 	}
 	w.logf("somebody interfered: %s is %s", n.name, n.state())
 }
@@ -291,7 +305,8 @@ func (w *world) interfere() {
 // register is validate_node_specs: slurmctld ignores a slurmd that started before the power change.
 func (w *world) register(n *node, uid string, started time.Time) {
 	switch {
-	case n.flags.Any(powersave.NodePoweringUp) && started.Unix() < n.bootReq.Unix(),
+	case n.forgotten,
+		n.flags.Any(powersave.NodePoweringUp) && started.Unix() < n.bootReq.Unix(),
 		n.flags.Any(powersave.NodePoweringDown) && started.Before(n.downReq.Add(suspendTimeout)):
 		w.logf("slurmd %s of %s ignored", uid, n.name)
 		return
@@ -345,10 +360,10 @@ func (w *world) read(a powersave.ReadSlurm, tell teller) {
 		empty := w.chance(0.02) // an answer without nodes
 		for _, name := range names {
 			n := w.nodes[name]
-			if empty && ev.Complete {
-				continue
-			}
-			if n == nil || empty {
+			if n == nil || n.forgotten || empty {
+				if ev.Complete {
+					continue
+				}
 				ev.Unknown = append(ev.Unknown, name)
 				continue
 			}
@@ -369,6 +384,8 @@ func (w *world) update(u powersave.NodeUpdate, tell teller) {
 		for _, name := range u.Nodes {
 			n := w.nodes[name]
 			switch {
+			case n.forgotten:
+				answer.Err = "unknown node " + name
 			case u.State != powersave.StateResume:
 				n.reason = u.Reason
 			case !n.ours():
