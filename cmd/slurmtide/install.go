@@ -28,7 +28,7 @@ func installProgramsCommand() *urfave.Command {
 		},
 		Action: func(c *urfave.Context) error {
 			if c.NArg() != 1 {
-				return cli.UsageError("install-programs takes one directory, got %d arguments", c.NArg())
+				return cli.UsageError("install-programs takes one directory, got %d arguments; see `%s --help`", c.NArg(), c.Command.HelpName)
 			}
 			from := c.String("from")
 			if from == "" {
@@ -44,6 +44,11 @@ func installProgramsCommand() *urfave.Command {
 }
 
 func installPrograms(from, to string) error {
+	for _, name := range programs {
+		if _, err := os.Stat(filepath.Join(from, name)); err != nil {
+			return fmt.Errorf("installing programs: %w; name the directory that holds them with --from", err)
+		}
+	}
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return fmt.Errorf("installing programs: %w", err)
 	}

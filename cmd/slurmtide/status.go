@@ -4,9 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -51,11 +57,14 @@ func status(ctx context.Context, dir, format string, timeout time.Duration, w io
 	default:
 		return cli.UsageError("unknown output %q: use table, wide, json or yaml", format)
 	}
+	if timeout <= 0 {
+		return cli.UsageError("--timeout is %v: give a time to wait, such as 5s", timeout)
+	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	raw, err := spool.AskStatus(ctx, dir)
 	if err != nil {
-		return urfave.Exit(fmt.Sprintf("asking the bridge: %v\nIs `slurmtide bridge` running with --spool %s, and may this user read it?", err, dir), exitNoBridge)
+		return urfave.Exit(noBridge(dir, timeout, err), exitNoBridge)
 	}
 	var st bridge.Status
 	if err := json.Unmarshal(raw, &st); err != nil {
@@ -79,6 +88,24 @@ func status(ctx context.Context, dir, format string, timeout time.Duration, w io
 		return urfave.Exit("", exitDegraded)
 	}
 	return nil
+}
+
+// noBridge says why the bridge did not answer, and what to do.
+func noBridge(dir string, timeout time.Duration, err error) string {
+	var late net.Error
+	switch _, statErr := os.Stat(dir); {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Sprintf("this user may not ask the bridge of spool %s: run slurmtide status as SlurmUser or root", dir)
+	case errors.Is(statErr, fs.ErrNotExist):
+		return fmt.Sprintf("there is no spool directory %s: name the one that slurmctld's programs use (Spool= in slurmtide.conf) with --spool", dir)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("no bridge runs on spool %s: start it; requests wait in the spool until then", dir)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Sprintf("the bridge of spool %s was killed: start it again; requests wait in the spool until then", dir)
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
+		return fmt.Sprintf("the bridge of spool %s did not answer within %v: give it longer with --timeout, or look into its log", dir, timeout)
+	}
+	return err.Error()
 }
 
 func printStatus(out io.Writer, st bridge.Status, wide bool) error {
@@ -140,8 +167,16 @@ func printStatus(out io.Writer, st bridge.Status, wide bool) error {
 	if len(e.Notes) > 0 {
 		fmt.Fprintln(w, "\nAGE\tNODE\tRECENT PROBLEM")
 	}
-	for _, n := range e.Notes {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", age(n.Time), cmp.Or(n.Node, "-"), n.Text)
+	for i, n := range e.Notes {
+		same := func(o powersave.Note) bool { return o.Node == n.Node && o.Text == n.Text }
+		if slices.ContainsFunc(e.Notes[i+1:], same) {
+			continue // only the newest of equal ones
+		}
+		times := ""
+		if count := len(slices.DeleteFunc(slices.Clone(e.Notes), func(o powersave.Note) bool { return !same(o) })); count > 1 {
+			times = fmt.Sprintf(" (%d times)", count)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s%s\n", age(n.Time), cmp.Or(n.Node, "-"), n.Text, times)
 	}
 	return w.Flush()
 }

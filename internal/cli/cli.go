@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
@@ -32,8 +33,13 @@ func Run(ctx context.Context, app *urfave.App, args []string, stdin io.Reader, s
 	for _, c := range app.Commands {
 		prepare(c)
 	}
-	if len(args) > 1 && args[1] == "help" {
-		args = append(append([]string{args[0]}, args[2:]...), "--help")
+	if len(args) > 1 {
+		switch args[1] {
+		case "help":
+			args = append(append([]string{args[0]}, args[2:]...), "--help")
+		case "version":
+			args = []string{args[0], "--version"}
+		}
 	}
 	err := app.RunContext(ctx, args)
 	if err == nil {
@@ -106,8 +112,34 @@ func explainFlagError(c *urfave.Context, err error, _ bool) error {
 		}
 		name = dashed(strings.TrimLeft(name, "-"))
 		problem = fmt.Sprintf("unknown flag %s%s", name, didYouMean(name, names))
+	} else if name, ok := strings.CutPrefix(problem, "flag needs an argument: -"); ok {
+		problem = fmt.Sprintf("flag %s needs a value", dashed(strings.TrimLeft(name, "-")))
+	} else if value, name, why, ok := badValue(problem); ok {
+		if why == "parse error" {
+			why = "it cannot be read"
+			for _, f := range c.Command.Flags {
+				if _, isDuration := f.(*urfave.DurationFlag); isDuration && slices.Contains(f.Names(), name) {
+					why = "write a duration such as 500ms, 5s or 2m"
+				}
+			}
+		}
+		problem = fmt.Sprintf("wrong value %s for flag %s: %s", value, dashed(name), why)
 	}
 	return UsageError("%s; see `%s --help`", problem, c.Command.HelpName)
+}
+
+// badValue takes apart what package flag says of a value: invalid value "5" for flag -timeout: parse error.
+func badValue(problem string) (value, name, why string, ok bool) {
+	rest, ok := strings.CutPrefix(problem, "invalid value ")
+	if !ok {
+		return "", "", "", false
+	}
+	value, rest, ok = strings.Cut(rest, " for flag -")
+	if !ok {
+		return "", "", "", false
+	}
+	name, why, ok = strings.Cut(rest, ": ")
+	return value, name, why, ok
 }
 
 func dashed(name string) string {
@@ -120,6 +152,9 @@ func dashed(name string) string {
 // didYouMean returns a remark with the name nearest to given, "" when none is near.
 func didYouMean(given string, names []string) string {
 	best, least := "", len(given)/3+2
+	if len(given) <= 2 {
+		return "" // everything short is near
+	}
 	for _, n := range names {
 		if d := distance(given, n); d < least {
 			best, least = n, d

@@ -20,6 +20,8 @@ func testApp(action error) *urfave.App {
 				SpoolFlag(),
 				&urfave.StringFlag{Name: "from", Aliases: []string{"f"}, EnvVars: []string{"TEST_FROM"}},
 				&urfave.StringFlag{Name: "to"},
+				&urfave.DurationFlag{Name: "wait"},
+				&urfave.IntFlag{Name: "many"},
 			},
 			Action: func(c *urfave.Context) error {
 				if err := Require(c, "from", "to"); err != nil {
@@ -55,7 +57,10 @@ func TestRun(t *testing.T) {
 		"from the environment":   {args: "run --to b", env: "a", stdout: "\n"},
 		"empty is missing":       {args: "run --from= --to b", code: ExitUsage, stderr: "prog: missing --from; see `prog run --help`\n"},
 		"unknown flag":           {args: "run --form a", code: ExitUsage, stderr: "prog: unknown flag --form (did you mean --from?); see `prog run --help`\n"},
-		"flag without its value": {args: "run --from", code: ExitUsage, stderr: "prog: flag needs an argument: -from; see `prog run --help`\n"},
+		"flag without its value": {args: "run --from", code: ExitUsage, stderr: "prog: flag --from needs a value; see `prog run --help`\n"},
+		"no duration":            {args: "run --wait 5", code: ExitUsage, stderr: "prog: wrong value \"5\" for flag --wait: write a duration such as 500ms, 5s or 2m; see `prog run --help`\n"},
+		"no number":              {args: "run --many few", code: ExitUsage, stderr: "prog: wrong value \"few\" for flag --many: it cannot be read; see `prog run --help`\n"},
+		"unknown short flag":     {args: "run -x", code: ExitUsage, stderr: "prog: unknown flag -x; see `prog run --help`\n"},
 		"unknown command":        {args: "rnu", code: ExitUsage, stderr: "prog: unknown command \"rnu\" (did you mean run?); see `prog --help`\n"},
 		"unknown subcommand":     {args: "group x", code: ExitUsage, stderr: "prog: unknown command \"x\"; see `prog group --help`\n"},
 		"no command":             {stdout: "COMMANDS:\n   run"},
@@ -63,6 +68,7 @@ func TestRun(t *testing.T) {
 		"help, default of spool": {args: "run --help", stdout: `(default: "/from/environment")`},
 		"help as a command":      {args: "help group member", stdout: "prog group member"},
 		"version":                {args: "--version", stdout: "prog version v1\n"},
+		"version as a command":   {args: "version", stdout: "prog version v1\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
