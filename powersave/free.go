@@ -12,7 +12,7 @@ const timedOut = "ResumeTimeout reached"
 
 // needsUpdate says whether Slurm has to be told something once the pod is gone.
 func (o *off) needsUpdate(n *node) bool {
-	if n.missing {
+	if n.missing || n.set == "" { // never touch what is not ours
 		return false
 	}
 	if o.kind == spool.KindResumeFail {
@@ -20,7 +20,7 @@ func (o *off) needsUpdate(n *node) bool {
 		return strings.HasPrefix(n.slurm.Reason, timedOut)
 	}
 	// SuspendTimeout frees the name as well; better that than to take back what somebody decided.
-	return n.set != "" && n.slurm.State.Any(NodePoweringDown) && !n.slurm.State.Any(judged)
+	return n.slurm.State.Any(NodePoweringDown) && !n.slurm.State.Any(judged)
 }
 
 // free sends the batched updates when their time has come.

@@ -386,10 +386,10 @@ func (w *world) update(u powersave.NodeUpdate, tell teller) {
 			switch {
 			case n.forgotten:
 				answer.Err = "unknown node " + name
-			case u.State != powersave.StateResume:
-				n.reason = u.Reason
 			case !n.ours():
 				w.breaks("touches a foreign node", "%s", name)
+			case u.State != powersave.StateResume:
+				n.reason = u.Reason
 			case n.flags.Any(powersave.NodeDrain) && w.now.Sub(n.drained) > stale:
 				w.breaks("undrains a node", "%s, which is %s", name, n.state())
 			case n.flags.Any(powersave.NodePoweringDown):
