@@ -50,6 +50,7 @@ type boot struct {
 	tries      int
 	retryAt    time.Time
 	problem    string
+	waits      string // why nothing happens though nothing is wrong
 	uid        string // pod that times tells of
 	remade     string // pod that was replaced last
 	remakes    int    // pods of this boot that came to nothing
@@ -295,6 +296,7 @@ func (e *Engine) decideBoot(n *node) {
 			b.unsure = false
 		}
 	}
+	b.waits = ""
 	if n.pod == nil {
 		e.create(n)
 		return
@@ -304,10 +306,13 @@ func (e *Engine) decideBoot(n *node) {
 	booting := n.readSince(b.read) && e.now.Sub(n.seenAt) <= actOn && n.slurm.State.Any(NodePoweringUp)
 	switch {
 	case n.pod.Phase == PodTerminating:
-		b.problem = "waiting for the pod of an earlier boot to go"
+		b.waits = "waiting for its former pod to go"
+		if n.pod.Generation < b.generation {
+			b.problem, b.waits = "", "waiting for the pod of an earlier boot to go"
+		}
 	case n.pod.Generation < b.generation:
 		// Its slurmd started before this power-up: slurmctld would ignore it.
-		b.problem = "replacing the pod of an earlier boot"
+		b.problem, b.waits = "", "replacing the pod of an earlier boot"
 		if booting {
 			e.delete(n, "pod belongs to an earlier boot")
 		} else {

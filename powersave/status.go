@@ -167,7 +167,7 @@ func (n *node) bootStatus() Boot {
 	b := n.boot
 	out := Boot{
 		Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Jobs: slices.Clone(n.jobs),
-		Phase: b.phase(n), Problem: b.problem, Times: b.times,
+		Phase: b.phase(n), Problem: cmp.Or(b.problem, b.waits), Times: b.times,
 	}
 	if n.pod != nil {
 		out.UID, out.Host = n.pod.UID, n.pod.Host
@@ -234,8 +234,8 @@ func (b *boot) observe(p *Pod, now time.Time) {
 
 // story tells how far the boot came, for the reason on a failed node.
 func (b *boot) story(n *node) string {
-	if b.problem != "" {
-		return b.problem
+	if told := cmp.Or(b.problem, b.waits); told != "" {
+		return told
 	}
 	return map[Phase]string{
 		PhaseAccepted: "no pod was created",
