@@ -93,7 +93,7 @@ func (e *Engine) Status(now time.Time) Status {
 	st := Status{
 		Time: now, KubernetesRead: e.podsRead && e.setsRead, SlurmRead: e.reads.complete, SlurmError: e.reads.lastErr, SlurmReads: e.reads.count,
 		NodeSets: e.Counts(), Boots: []Boot{}, Offs: []Boot{}, Requests: len(e.requests), Gates: len(e.gates) + len(e.heldGates),
-		Notes: slices.Clone(e.notes), History: slices.Clone(e.history),
+		Notes: append([]Note{}, e.notes...), History: slices.Clone(e.history),
 	}
 	for _, n := range e.nodes {
 		if n.pod != nil {
@@ -151,7 +151,7 @@ func (e *Engine) SlurmRead() bool { return !e.reads.complete.IsZero() }
 
 // Settled reports that no request, boot, power-down or gate is in hand.
 func (e *Engine) Settled() bool {
-	return len(e.requests) == 0 && len(e.compactActive()) == 0 && len(e.gates) == 0
+	return len(e.requests)+len(e.compactActive())+len(e.gates)+len(e.heldGates) == 0
 }
 
 // Gangs returns the jobs that wait for nodes, each with the nodes still missing.
