@@ -27,6 +27,7 @@ type api struct {
 	conf       request // nil before v0.0.45
 	node       func(name string) request
 	update     func(u powersave.NodeUpdate) request
+	jobAPI
 }
 
 // apis is ordered newest first, the order in which a server is asked.
@@ -34,6 +35,7 @@ func apis() []*api {
 	return []*api{
 		{
 			version:    "v0.0.45",
+			jobAPI:     jobsV0045(),
 			ping:       v0045.NewSlurmV0045GetPingRequest,
 			diag:       v0045.NewSlurmV0045GetDiagRequest,
 			nodes:      func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetNodesRequest(s, nil) },
@@ -55,6 +57,7 @@ func apis() []*api {
 		},
 		{
 			version:    "v0.0.44",
+			jobAPI:     jobsV0044(),
 			ping:       v0044.NewSlurmV0044GetPingRequest,
 			diag:       v0044.NewSlurmV0044GetDiagRequest,
 			nodes:      func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetNodesRequest(s, nil) },
@@ -75,6 +78,7 @@ func apis() []*api {
 		},
 		{
 			version:    "v0.0.43",
+			jobAPI:     jobsV0043(),
 			ping:       v0043.NewSlurmV0043GetPingRequest,
 			diag:       v0043.NewSlurmV0043GetDiagRequest,
 			nodes:      func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetNodesRequest(s, nil) },
@@ -95,6 +99,7 @@ func apis() []*api {
 		},
 		{
 			version:    "v0.0.42",
+			jobAPI:     jobsV0042(),
 			ping:       v0042.NewSlurmV0042GetPingRequest,
 			diag:       v0042.NewSlurmV0042GetDiagRequest,
 			nodes:      func(s string) (*http.Request, error) { return v0042.NewSlurmV0042GetNodesRequest(s, nil) },

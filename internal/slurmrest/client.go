@@ -66,10 +66,11 @@ type Client struct {
 	tokens tokenCache
 	known  []*api
 
-	mu      sync.Mutex
-	api     *api // nil until negotiated
-	release string
-	total   int // nodes in the last complete list
+	mu        sync.Mutex
+	api       *api // nil until negotiated
+	release   string
+	total     int // nodes in the last complete list
+	totalJobs int
 }
 
 // New checks cfg and returns a client that asks the server for its version with the first call.
@@ -192,8 +193,15 @@ type call struct {
 	read func(io.Reader) (answer.Envelope, error)
 }
 
-// errNoSuchCall means that the version in use does not offer the call.
-var errNoSuchCall = errors.New("not offered by this slurmrestd")
+// notOfferedError means that the version in use does not have the call.
+type notOfferedError struct{ op, version string }
+
+func (e notOfferedError) Error() string {
+	return fmt.Sprintf("%s: not offered by slurmrestd's %s", e.op, e.version)
+}
+
+// NotOffered is for callers that do not import this package.
+func (notOfferedError) NotOffered() bool { return true }
 
 // do negotiates if needed, and repeats the call as its fate allows.
 func (c *Client) do(ctx context.Context, q call) error {
@@ -219,7 +227,7 @@ func (c *Client) do(ctx context.Context, q call) error {
 func (c *Client) withRetries(ctx context.Context, a *api, q call) error {
 	build := q.build(a)
 	if build == nil {
-		return errNoSuchCall
+		return notOfferedError{q.op, a.version}
 	}
 	start, wait := c.cfg.Now(), retryBase
 	var refusedBy *Error // the answer to the token before this one

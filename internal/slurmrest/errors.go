@@ -33,9 +33,16 @@ const (
 	errCtldHardDrop      = 1805 // SLURMCTLD_COMMUNICATIONS_HARD_DROP
 	errAccessDenied      = 2002 // ESLURM_ACCESS_DENIED
 	errUserIDMissing     = 2010 // ESLURM_USER_ID_MISSING: the user may not do this
+	errInvalidJobID      = 2017 // ESLURM_INVALID_JOB_ID: slurmctld does not know the job (any more)
 	errInvalidNodeName   = 2018 // ESLURM_INVALID_NODE_NAME
+	errAlreadyDone       = 2021 // ESLURM_ALREADY_DONE: a signal for a job that has ended
+	errJobPending        = 2024 // ESLURM_JOB_PENDING: nothing to requeue
 	errStandby           = 2027 // ESLURM_IN_STANDBY_MODE
 	errInvalidNodeState  = 2028 // ESLURM_INVALID_NODE_STATE: 24.11's word for a refused transition
+	errDisabled          = 2037 // ESLURM_DISABLED: a requeue of a job with --no-requeue
+	errBatchOnly         = 2039 // ESLURM_BATCH_ONLY: a requeue of a job of srun or salloc
+	errJobNotPending     = 2073 // ESLURM_JOB_NOT_PENDING
+	errJobFinished       = 2084 // ESLURM_JOB_FINISHED: an update of a job that has ended
 	errStandbyUseBackup  = 2131 // ESLURM_IN_STANDBY_USE_BACKUP
 	errInvalidTransition = 2180 // ESLURM_INVALID_NODE_STATE_TRANSITION, newer releases
 	errIncompletePacket  = 5003 // ESLURM_PROTOCOL_INCOMPLETE_PACKET

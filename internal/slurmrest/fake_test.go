@@ -22,6 +22,7 @@ type fake struct {
 	versions []string
 	release  string
 	nodes    []string        // names slurmctld knows, in order
+	jobs     []fakeJob       // jobs slurmctld knows, in order
 	partial  bool            // end the list of nodes early
 	tokens   map[string]bool // accepted; nil: all
 
@@ -52,7 +53,7 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.requests = append(f.requests, r.Method+" "+r.URL.Path)
+	f.requests = append(f.requests, r.Method+" "+r.URL.RequestURI())
 	f.bodies = append(f.bodies, body)
 	if f.tokens != nil && !f.tokens[r.Header.Get("X-SLURM-USER-TOKEN")] {
 		w.WriteHeader(http.StatusUnauthorized)
@@ -85,6 +86,8 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) error {
 		answer["errors"] = []any{map[string]any{"description": description, "error_number": number, "error": text, "source": "_fake"}}
 	}
 	switch name, single := strings.CutPrefix(path, "node/"); {
+	case strings.HasPrefix(path, "job"):
+		f.serveJobs(r.Method, path, answer, fail)
 	case path == "ping":
 		answer["pings"] = []any{map[string]any{"hostname": "ctl", "responding": true, "primary": true}}
 	case path == "nodes" && r.Method == http.MethodGet:
@@ -124,6 +127,38 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) error {
 
 func fakeNode(name string) map[string]any {
 	return map[string]any{"name": name, "state": []string{"IDLE", "CLOUD", "POWERED_DOWN"}, "partitions": []string{"all"}, "address": name}
+}
+
+// fakeJob is a job as slurmrestd writes it.
+type fakeJob map[string]any
+
+func (j fakeJob) id() string { return fmt.Sprint(j["job_id"]) }
+
+func (j fakeJob) number(field string) string {
+	v, _ := j[field].(map[string]any)
+	return fmt.Sprint(v["number"])
+}
+
+func (f *fake) serveJobs(method, path string, answer map[string]any, fail func(code, number int, text, description string)) {
+	id, single := strings.CutPrefix(path, "job/")
+	switch {
+	case !single && method == http.MethodGet:
+		answer["jobs"] = f.jobs
+	case single && method == http.MethodGet:
+		list := []fakeJob{}
+		for _, j := range f.jobs { // a het leader's ID gives all components, an array's all tasks (pack_one_job)
+			if j.id() == id || j.number("het_job_id") == id || j.number("array_job_id") == id {
+				list = append(list, j)
+			}
+		}
+		if answer["jobs"] = list; len(list) == 0 {
+			fail(http.StatusInternalServerError, errInvalidJobID, "Invalid job id specified", "Unable to query JobId="+id)
+		}
+	case single && method == http.MethodPost:
+		answer["results"] = nil
+	default: // cancel, requeue
+		answer["status"] = []any{}
+	}
 }
 
 // reply scripts an answer with one Slurm error.

@@ -293,7 +293,7 @@ func (c *Client) Timeouts(ctx context.Context) (Timeouts, error) {
 			return conf.Envelope, err
 		},
 	})
-	if err != nil && !errors.Is(err, errNoSuchCall) {
+	if err != nil && !errors.As(err, new(notOfferedError)) {
 		return Timeouts{}, err
 	}
 	return t, nil
