@@ -85,6 +85,7 @@ type Bridge struct {
 	gates    map[uint64]chan spool.GateReply
 	sent     map[string]powersave.NodeSetCounts // status as last written
 	writing  map[string]bool                    // a write of the NodeSet's status is under way
+	retries  map[string]time.Time               // when a write that failed may be tried again
 	statusAt time.Time
 	dirty    bool
 
@@ -112,6 +113,7 @@ func New(c Config) *Bridge {
 		gates:    map[uint64]chan spool.GateReply{},
 		sent:     map[string]powersave.NodeSetCounts{},
 		writing:  map[string]bool{},
+		retries:  map[string]time.Time{},
 	}
 }
 
@@ -151,10 +153,26 @@ func (b *Bridge) Run(ctx context.Context) error {
 
 func (b *Bridge) nextWake() time.Time {
 	next := b.engine.NextWake()
-	if b.dirty && b.engine.SlurmRead() && (next.IsZero() || b.statusAt.Before(next)) {
-		return b.statusAt
+	if status, due := b.nextStatus(); due && (next.IsZero() || status.Before(next)) {
+		return status
 	}
 	return next
+}
+
+// nextStatus is when publish has something to do, if it has. Counts are wrong before Slurm has been read.
+func (b *Bridge) nextStatus() (next time.Time, due bool) {
+	switch {
+	case !b.engine.SlurmRead():
+		return next, false
+	case b.dirty:
+		return b.statusAt, true
+	}
+	for _, at := range b.retries {
+		if !due || at.Before(next) {
+			next, due = at, true
+		}
+	}
+	return next, due
 }
 
 // tell hands an event to the engine, from any goroutine.
@@ -197,6 +215,7 @@ func (b *Bridge) WatchError(err error) {
 // NodeSets takes all NodeSets.
 func (b *Bridge) NodeSets(sets []powersave.NodeSet) {
 	b.inbox.put(func(ctx context.Context) {
+		clear(b.retries)
 		clear(b.sent) // also the same counts say something new: that the new spec has been seen
 		b.step(ctx, powersave.NodeSetsRead{NodeSets: sets})
 	})
@@ -334,13 +353,13 @@ func decode(r spool.Request, log *slog.Logger) (powersave.Request, error) {
 	return req, nil
 }
 
-// publish writes NodeSet status that has changed, at most every statusPause, and not before
-// Slurm has been read: counts without it would be wrong.
+// publish writes NodeSet status that has changed, at most every statusPause.
 func (b *Bridge) publish(ctx context.Context) {
-	if !b.dirty || time.Now().Before(b.statusAt) || !b.engine.SlurmRead() {
+	now := time.Now()
+	if next, due := b.nextStatus(); !due || now.Before(next) {
 		return
 	}
-	b.dirty, b.statusAt = false, time.Now().Add(statusPause)
+	b.dirty, b.statusAt = false, now.Add(statusPause)
 	counts := b.engine.Counts()
 	b.Metrics.counts(counts, len(b.requests), len(b.gates))
 	for _, c := range counts {
@@ -348,9 +367,12 @@ func (b *Bridge) publish(ctx context.Context) {
 		case b.writing[c.Name]:
 			b.dirty = true // two writes at once could land in the wrong order
 			continue
+		case now.Before(b.retries[c.Name]):
+			continue
 		case b.sent[c.Name] == c:
 			continue
 		}
+		delete(b.retries, c.Name)
 		b.sent[c.Name], b.writing[c.Name] = c, true
 		b.calls.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -361,14 +383,16 @@ func (b *Bridge) publish(ctx context.Context) {
 				if err != nil {
 					b.Log.Warn("writing NodeSet status", "nodeset", c.Name, "error", err)
 					delete(b.sent, c.Name)
-					b.dirty, b.statusAt = true, time.Now().Add(statusRetry)
+					b.retries[c.Name] = time.Now().Add(statusRetry)
 				}
 			})
 		})
 	}
-	maps.DeleteFunc(b.sent, func(name string, _ powersave.NodeSetCounts) bool {
+	gone := func(name string) bool {
 		return !slices.ContainsFunc(counts, func(c powersave.NodeSetCounts) bool { return c.Name == name })
-	})
+	}
+	maps.DeleteFunc(b.sent, func(name string, _ powersave.NodeSetCounts) bool { return gone(name) })
+	maps.DeleteFunc(b.retries, func(name string, _ time.Time) bool { return gone(name) })
 }
 
 // inbox is an unbounded queue: the loop must never wait for those it waits for.

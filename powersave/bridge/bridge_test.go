@@ -42,7 +42,8 @@ type world struct {
 	statuses  map[string]powersave.NodeSetCounts
 	slurmErr  error
 	createErr error
-	parallel  int // Config.Parallel
+	statusErr map[string]error // by NodeSet
+	parallel  int              // Config.Parallel
 
 	createTakes, deleteTakes time.Duration
 }
@@ -150,6 +151,9 @@ func (w *world) Delete(_ context.Context, node, uid string) (bool, error) {
 func (w *world) UpdateStatus(_ context.Context, c powersave.NodeSetCounts) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if err := w.statusErr[c.Name]; err != nil {
+		return err
+	}
 	w.statuses[c.Name] = c
 	return nil
 }
@@ -381,6 +385,29 @@ func TestSlowCreatesHoldUpNothingElse(t *testing.T) {
 		})
 		reply := b.Gate(t.Context(), spool.GateRequest{JobID: 1, Nodes: "login"})
 		assert.True(t, reply.Ready)
+	})
+}
+
+func TestStatusThatCannotBeWrittenDelaysNoOther(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.statusErr = map[string]error{"cpu": errors.New("forbidden")}
+		b, stop := w.start(t, dir)
+		defer stop()
+		b.NodeSets([]powersave.NodeSet{{Name: "cpu", Nodes: slurmconf.NewHostlist("cpu-0")}, {Name: "gpu", Nodes: slurmconf.NewHostlist("cpu-1")}})
+		pass(time.Second)
+		w.set(up, "cpu-0", "cpu-1")
+		submit(t, dir, spool.KindResume, "cpu-[0-1]", "")
+		pass(3 * time.Second)
+		w.look(func() {
+			assert.Equal(t, 1, w.statuses["gpu"].Ready)
+			assert.NotContains(t, w.statuses, "cpu")
+			w.statusErr = nil
+		})
+		pass(statusRetry)
+		w.look(func() { assert.Equal(t, 1, w.statuses["cpu"].Ready) })
 	})
 }
 
