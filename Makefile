@@ -48,7 +48,7 @@ unit: ## unit tests with the race detector
 	hack/gotest.sh -race ./...
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for a moment (FUZZTIME=2s)
+fuzz: ## every fuzz target for a moment (FUZZTIME=20000x)
 	hack/fuzz.sh
 
 .PHONY: verify-generated
