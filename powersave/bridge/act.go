@@ -41,7 +41,7 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 		b.calls.Go(func() { b.tell(b.read(ctx, a)) })
 	case powersave.FinishRequest:
 		b.Log.Info("request finished", "request", a.ID)
-		b.finish(a.ID)
+		b.finish(ctx, a.ID)
 	case powersave.AnswerGate:
 		if reply, waiting := b.gates[a.ID]; waiting {
 			delete(b.gates, a.ID)

@@ -81,13 +81,15 @@ type Bridge struct {
 	calls   sync.WaitGroup
 
 	// Owned by the goroutine of Run.
-	requests map[string]bool // in the spool and with the engine; false: finished, still to be removed
-	gates    map[uint64]chan spool.GateReply
-	sent     map[string]powersave.NodeSetCounts // status as last written
-	writing  map[string]bool                    // a write of the NodeSet's status is under way
-	retries  map[string]time.Time               // when a write that failed may be tried again
-	statusAt time.Time
-	dirty    bool
+	requests  map[string]bool // in the spool; false: finished, and could not be removed
+	finished  []string        // requests to be removed
+	finishing bool            // some are being removed
+	gates     map[uint64]chan spool.GateReply
+	sent      map[string]powersave.NodeSetCounts // status as last written
+	writing   map[string]bool                    // a write of the NodeSet's status is under way
+	retries   map[string]time.Time               // when a write that failed may be tried again
+	statusAt  time.Time
+	dirty     bool
 
 	watchError string
 
@@ -310,7 +312,7 @@ func (b *Bridge) scan(ctx context.Context) {
 	}
 	for id, open := range maps.All(b.requests) {
 		if !open {
-			b.finish(id)
+			b.finish(ctx, id)
 		}
 	}
 	if took := time.Since(began); took > scanTooLarge {
@@ -318,14 +320,37 @@ func (b *Bridge) scan(ctx context.Context) {
 	}
 }
 
-// finish removes a request from the spool. If that fails, the next scan tries again.
-func (b *Bridge) finish(id string) {
-	if err := b.Spool.Done(id); err != nil {
-		b.requests[id] = false
-		b.Log.Error("finished request stays in the spool for now", "request", id, "error", err)
+// finish removes requests from the spool, beside the loop and one after the other: the lock on its
+// count may be held for seconds. What fails is tried again by the next scan.
+func (b *Bridge) finish(ctx context.Context, ids ...string) {
+	for _, id := range ids {
+		b.requests[id] = true
+	}
+	b.finished = append(b.finished, ids...)
+	if b.finishing || len(b.finished) == 0 {
 		return
 	}
-	delete(b.requests, id)
+	ids, b.finished, b.finishing = b.finished, nil, true
+	b.calls.Go(func() {
+		for _, id := range ids {
+			if ctx.Err() != nil {
+				return // the next start finds it done
+			}
+			err := b.Spool.Done(id)
+			b.inbox.put(func(context.Context) {
+				if err != nil {
+					b.requests[id] = false
+					b.Log.Error("finished request stays in the spool for now", "request", id, "error", err)
+					return
+				}
+				delete(b.requests, id)
+			})
+		}
+		b.inbox.put(func(ctx context.Context) {
+			b.finishing = false
+			b.finish(ctx)
+		})
+	})
 }
 
 // decode turns a spooled request into the engine's form. A resume file that cannot be read

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -385,6 +387,31 @@ func TestSlowCreatesHoldUpNothingElse(t *testing.T) {
 		})
 		reply := b.Gate(t.Context(), spool.GateRequest{JobID: 1, Nodes: "login"})
 		assert.True(t, reply.Ready)
+	})
+}
+
+func TestLockOnTheSpoolHoldsUpNothing(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		b, stop := w.start(t, dir)
+		defer stop()
+		pass(time.Second)
+		w.set(booting, "cpu-0", "cpu-1")
+		submit(t, dir, spool.KindResume, "cpu-[0-1]", jobFile)
+		lock, err := os.Open(filepath.Join(dir, "sequence"))
+		require.NoError(t, err)
+		defer lock.Close()
+		require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+		b.Poked()
+		began := time.Now()
+		reply := b.Gate(t.Context(), spool.GateRequest{JobID: 7, Nodes: "cpu-[0-1]"})
+		assert.True(t, reply.Ready, reply.Reason)
+		assert.Less(t, time.Since(began), 1500*time.Millisecond)
+		pass(10 * time.Second)
+		assert.Equal(t, 0, pending(t, b))
+		w.look(func() { assert.Len(t, w.pods, 2) })
 	})
 }
 
