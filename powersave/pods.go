@@ -16,7 +16,7 @@ func (e *Engine) readPods(pods []Pod) {
 	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
 		n := e.nodes[name]
 		if !have[name] && n.pod != nil {
-			n.losePod(n.pod.UID)
+			n.dropPod() // not for good: a list can be older than the pod
 		}
 		e.decide(n)
 	}
@@ -48,9 +48,11 @@ func (n *node) setPod(p Pod) {
 func (n *node) losePod(uid string) {
 	n.goneUID = uid
 	if n.pod != nil && n.pod.UID == uid {
-		n.pod, n.deleting, n.delTries = nil, "", 0
+		n.dropPod()
 	}
 }
+
+func (n *node) dropPod() { n.pod, n.deleting, n.delTries = nil, "", 0 }
 
 func (e *Engine) podCreated(ev PodCreated) {
 	n := e.nodes[ev.Node]
