@@ -29,7 +29,7 @@ type Config struct {
 	// RegisterGrace is how long a running slurmd may stay unregistered after a repeated power-up
 	// before its pod is replaced. Default 5 s.
 	RegisterGrace time.Duration
-	// History is how many finished boots Status shows. Default 1000.
+	// History is how many finished boots, and how many finished power-downs, Status shows. Default 1000.
 	History int
 }
 
@@ -71,8 +71,9 @@ type Engine struct {
 	freeAt   time.Time
 	wakes    wakeHeap
 
-	history []Boot
-	notes   []Note
+	history    []Boot
+	offHistory []Off
+	notes      []Note
 
 	now time.Time
 	out []Action

@@ -59,6 +59,9 @@ func (e *Engine) nodesUpdated(ev NodesUpdated) {
 		o.updating = false
 		if ev.Err == "" {
 			o.updated = true
+			if ev.Update.State == StateResume {
+				o.times.Freed = e.now
+			}
 			e.reads.want(e.now.Add(e.cfg.PollSlow))
 		} else {
 			// Not vital: SuspendTimeout frees the name as well. Look at Slurm again, then retry.

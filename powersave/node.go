@@ -69,6 +69,8 @@ type off struct {
 	tries     int
 	retryAt   time.Time
 	why       string
+	uid, host string // of the pod that is to go
+	times     OffTimes
 }
 
 // Words of slurmctld's node state that decide. Sources: slurmctld power_save.c, node_mgr.c, job_mgr.c.
@@ -193,6 +195,7 @@ func (e *Engine) orderOff(n *node, req *request) {
 		return
 	}
 	n.off = &off{kind: req.Kind, requests: []*request{req}, accepted: e.now, read: e.reads.count, why: string(req.Kind)}
+	n.off.times.Requested, n.off.times.Accepted = req.Started, e.now
 	e.activate(n)
 }
 
@@ -435,6 +438,7 @@ func (e *Engine) decideOff(n *node) {
 	}
 	if !o.confirmed {
 		o.confirmed = true
+		setOnce(&o.times.Confirmed, e.now)
 		if n.boot != nil { // Slurm has ended it
 			if !n.boot.unsure {
 				n.failed = n.boot.story(n)
@@ -446,14 +450,18 @@ func (e *Engine) decideOff(n *node) {
 		}
 	}
 	if n.pod != nil {
+		o.uid, o.host = n.pod.UID, n.pod.Host
 		e.delete(n, o.why)
 		return
 	}
 	if n.creating {
 		return // a pod may come yet
 	}
+	if o.uid != "" {
+		setOnce(&o.times.PodGone, e.now)
+	}
 	if o.updated || !o.needsUpdate(n) {
-		e.dropOff(n)
+		e.offDone(n)
 		e.decide(n)
 		return
 	}
@@ -469,6 +477,20 @@ func (e *Engine) decideOff(n *node) {
 		e.freeAt = e.now.Add(freeBatch)
 	}
 	e.freeable = append(e.freeable, n)
+}
+
+func (e *Engine) offDone(n *node) {
+	o := n.off
+	defer e.dropOff(n)
+	if n.set == "" && o.uid == "" { // not ours
+		return
+	}
+	done := Off{Node: n.name, NodeSet: n.set, Request: o.request(), Why: o.why, UID: o.uid, Host: o.host, Times: o.times}
+	done.Times.Finished = e.now
+	if len(e.offHistory) == e.cfg.History {
+		e.offHistory = slices.Delete(e.offHistory, 0, 1)
+	}
+	e.offHistory = append(e.offHistory, done)
 }
 
 func (o *off) request() string {
@@ -511,6 +533,7 @@ func (e *Engine) decideSettled(n *node) {
 		}
 		e.note(Warn, n, "", "pod "+n.pod.UID+" serves "+shown+": removing it")
 		n.off = &off{kind: spool.KindSuspend, accepted: e.now, read: n.read - 1, why: "orphan"}
+		n.off.times.Accepted = e.now
 		e.activate(n)
 		e.decideOff(n)
 	}

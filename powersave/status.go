@@ -48,6 +48,28 @@ type Boot struct {
 	Times      Timeline `json:"times"`
 }
 
+// Off describes a finished power-down.
+type Off struct {
+	Node    string   `json:"node"`
+	NodeSet string   `json:"nodeSet,omitempty"`
+	Request string   `json:"request,omitempty"` // empty: reconciling found an orphan
+	Why     string   `json:"why"`
+	UID     string   `json:"podUID,omitempty"` // empty: there was no pod
+	Host    string   `json:"host,omitempty"`
+	Times   OffTimes `json:"times"`
+}
+
+// OffTimes holds when the Engine saw each phase of a power-down end. Requested is the start of
+// SuspendProgram or ResumeFailProgram, the others are the bridge's clock; zero means that it did not happen.
+type OffTimes struct {
+	Requested time.Time `json:"requested,omitzero"`
+	Accepted  time.Time `json:"accepted"`
+	Confirmed time.Time `json:"confirmed,omitzero"` // Slurm showed that it does not use the node
+	PodGone   time.Time `json:"podGone,omitzero"`
+	Freed     time.Time `json:"freed,omitzero"` // slurmctld took the node's name back
+	Finished  time.Time `json:"finished"`
+}
+
 // Note is a problem worth remembering.
 type Note struct {
 	Time    time.Time `json:"time"`
@@ -86,6 +108,7 @@ type Status struct {
 	Pods           int             `json:"pods"`
 	Notes          []Note          `json:"notes"`
 	History        []Boot          `json:"history,omitempty"`
+	FinishedOffs   []Off           `json:"finishedOffs,omitempty"`
 }
 
 // Status describes the state at now; it changes nothing.
@@ -93,7 +116,7 @@ func (e *Engine) Status(now time.Time) Status {
 	st := Status{
 		Time: now, KubernetesRead: e.podsRead && e.setsRead, SlurmRead: e.reads.complete, SlurmError: e.reads.lastErr, SlurmReads: e.reads.count,
 		NodeSets: e.Counts(), Boots: []Boot{}, Offs: []Boot{}, Requests: len(e.requests), Gates: len(e.gates) + len(e.heldGates),
-		Notes: append([]Note{}, e.notes...), History: slices.Clone(e.history),
+		Notes: append([]Note{}, e.notes...), History: slices.Clone(e.history), FinishedOffs: slices.Clone(e.offHistory),
 	}
 	for _, n := range e.nodes {
 		if n.pod != nil {
@@ -216,19 +239,20 @@ func (b *boot) observe(p *Pod, now time.Time) {
 		b.uid = p.UID
 		b.times.Created, b.times.Scheduled, b.times.Running = time.Time{}, time.Time{}, time.Time{}
 	}
-	first := func(t *time.Time) {
-		if t.IsZero() {
-			*t = now
-		}
-	}
-	first(&b.times.Created)
+	setOnce(&b.times.Created, now)
 	switch p.Phase {
 	case PodScheduled:
-		first(&b.times.Scheduled)
+		setOnce(&b.times.Scheduled, now)
 	case PodRunning, PodReady:
-		first(&b.times.Scheduled)
-		first(&b.times.Running)
+		setOnce(&b.times.Scheduled, now)
+		setOnce(&b.times.Running, now)
 	default:
+	}
+}
+
+func setOnce(t *time.Time, now time.Time) {
+	if t.IsZero() {
+		*t = now
 	}
 }
 

@@ -240,6 +240,16 @@ func (p *player) status() []string {
 	for _, b := range st.Offs {
 		out = append(out, fmt.Sprintf("off %s %s", b.Node, b.Phase))
 	}
+	for _, o := range st.FinishedOffs {
+		after := func(t time.Time) string {
+			if t.IsZero() {
+				return "-"
+			}
+			return t.Sub(o.Times.Accepted).String()
+		}
+		out = append(out, fmt.Sprintf("was off %s uid=%s %s: confirmed %s, pod gone %s, freed %s, finished %s",
+			o.Node, o.UID, o.Why, after(o.Times.Confirmed), after(o.Times.PodGone), after(o.Times.Freed), after(o.Times.Finished)))
+	}
 	return append(out, fmt.Sprintf("%d requests, %d gates, %d pods", st.Requests, st.Gates, st.Pods))
 }
 
