@@ -1,0 +1,33 @@
+package pods
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// The Role that the documentation tells people to apply has what CheckAccess asks for, and no more.
+func TestRBACExample(t *testing.T) {
+	text, err := os.ReadFile("../../docs/examples/rbac.yaml")
+	require.NoError(t, err)
+	var role rbacv1.Role
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		if strings.Contains(document, "\nkind: Role\n") {
+			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &role))
+		}
+	}
+	var want []rbacv1.PolicyRule
+	for _, r := range Rights() {
+		resource := r.Resource
+		if r.Subresource != "" {
+			resource += "/" + r.Subresource
+		}
+		want = append(want, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, Verbs: r.Verbs})
+	}
+	assert.Equal(t, want, role.Rules)
+}
