@@ -91,16 +91,16 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	slurm, err := slurmrest.New(slurmrest.Config{Server: c.String("slurmrestd"), Token: tokens(c), Log: log})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics := bridge.NewMetrics(registry)
+	slurm, err := slurmrest.New(slurmrest.Config{Server: c.String("slurmrestd"), Token: tokens(c), Log: log, OnRequest: metrics.SlurmrestRequest})
 	if err != nil {
 		return err
 	}
 	defer slurm.Close()
-
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	b = bridge.New(bridge.Config{
-		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Log: log, Metrics: bridge.NewMetrics(registry), Version: c.App.Version,
+		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Log: log, Metrics: metrics, Version: c.App.Version,
 	})
 	socket, err := spool.Listen(dir)
 	if err != nil {

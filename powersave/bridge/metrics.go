@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,8 @@ type Metrics struct {
 	gateWait   *prometheus.HistogramVec
 	podCalls   *prometheus.CounterVec
 	slurmCalls *prometheus.CounterVec
+	httpCalls  *prometheus.CounterVec
+	httpTimes  *prometheus.HistogramVec
 	nodes      *prometheus.GaugeVec
 	pending    prometheus.Gauge
 	gates      prometheus.Gauge
@@ -37,7 +40,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		podCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_pod_calls_total", Help: "Calls to the Kubernetes API for pods."}, []string{"verb", "result"}),
 		slurmCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_slurm_calls_total", Help: "Calls to slurmrestd."}, []string{"verb", "result"}),
+			Name: "slurmtide_slurm_calls_total", Help: "Reads and updates of nodes, each of one or more requests to slurmrestd."}, []string{"verb", "result"}),
+		httpCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slurmtide_slurmrestd_requests_total", Help: "HTTP requests to slurmrestd, by what for and HTTP status; code error: no answer."}, []string{"verb", "code"}),
+		httpTimes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "slurmtide_slurmrestd_request_seconds", Help: "Time of HTTP requests to slurmrestd, reading the answer included.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"verb"}),
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "slurmtide_nodes", Help: "Nodes of a NodeSet by what they are at; total counts all names."}, []string{"nodeset", "state"}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -45,7 +53,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		gates: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "slurmtide_gates_waiting", Help: "Start-gates that wait for nodes."}),
 	}
-	r.MustRegister(m.requests, m.phases, m.boots, m.gateWait, m.podCalls, m.slurmCalls, m.nodes, m.pending, m.gates)
+	r.MustRegister(m.requests, m.phases, m.boots, m.gateWait, m.podCalls, m.slurmCalls, m.httpCalls, m.httpTimes, m.nodes, m.pending, m.gates)
 	return m
 }
 
@@ -93,6 +101,17 @@ func (m *Metrics) slurmCall(verb string, err error) {
 	if m != nil {
 		m.slurmCalls.WithLabelValues(verb, result(err)).Inc()
 	}
+}
+
+// SlurmrestRequest counts one HTTP request: what for ("list nodes"), its HTTP status or "error", and how
+// long it took. It may be called from any goroutine.
+func (m *Metrics) SlurmrestRequest(op, status string, took time.Duration) {
+	if m == nil {
+		return
+	}
+	verb := strings.ReplaceAll(op, " ", "_")
+	m.httpCalls.WithLabelValues(verb, status).Inc()
+	m.httpTimes.WithLabelValues(verb).Observe(took.Seconds())
 }
 
 func (m *Metrics) counts(counts []powersave.NodeSetCounts, requests, gates int) {
