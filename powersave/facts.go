@@ -220,4 +220,6 @@ type NodeSet struct {
 	Offerings          []Offering    // in the order to be tried
 	BackoffInitial     time.Duration // 0: default
 	BackoffMax         time.Duration // 0: default
+	// Breakers as last saved in the object's status; looked at once, when the NodeSet is new to the engine.
+	Breakers []BreakerRecord
 }
