@@ -80,6 +80,8 @@ load() {
 	mv "$loaded.new" "$loaded"
 }
 
+[ "$#" = 0 ] || fail "it takes no arguments, got \"$1\"; use the variables DEMO_SLURM (24.11 or 26.05) and DEMO_CLUSTER (a name)"
+case $slurm in 24.11 | 26.05) ;; *) fail "DEMO_SLURM is \"$slurm\": there are 24.11 and 26.05" ;; esac
 [ "$(uname -s)" = Linux ] || fail "this needs Linux: the cluster lives in namespaces of its own"
 [ "$(id -u)" = 0 ] || fail "root is needed for the cluster's namespaces, mounts and cgroups: run it as root"
 command -v go >/dev/null || fail "the Go toolchain is missing: put go, version $(sed -n 's/^go //p' go.mod) or newer, on PATH"
