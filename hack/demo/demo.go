@@ -10,11 +10,9 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/slurmtide/slurmtide/hack/demo/printed"
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/kube/generated/clientset/versioned"
 )
@@ -199,18 +197,14 @@ func (d *demo) waitZero(ctx context.Context) (string, error) {
 
 // checkRecords makes sure that every job's nodes came up for it and went down again.
 func (d *demo) checkRecords(ctx context.Context) (string, error) {
-	log, err := d.kube.CoreV1().Pods(d.settings.namespace).GetLogs(controlPlanePod, &corev1.PodLogOptions{Container: stack.ContainerBridge}).DoRaw(ctx)
+	st, err := askBridge(ctx, d.stack)
 	if err != nil {
-		return "", fmt.Errorf("reading the bridge's log: %w", err)
-	}
-	suspends, err := printed.ParseSuspends(string(log))
-	if err != nil {
-		return "", err
+		return "", fmt.Errorf("asking the bridge for the power-downs: %w", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.world.update(func(f *facts) {
-		f.seeSuspends(suspends)
+		f.seeOffs(st.Engine.FinishedOffs)
 		d.report.fill(f)
 	})
 	if err := d.report.check(); err != nil {

@@ -86,12 +86,12 @@ func (f *facts) losePod(name, uid string, now time.Time) {
 	}
 }
 
-// seeSuspends adds to each power-down the request that it followed.
-func (f *facts) seeSuspends(list []printed.Suspend) {
+// seeOffs adds to each power-down the request that the bridge carried out with it.
+func (f *facts) seeOffs(list []powersave.Off) {
 	for _, d := range f.Downs {
-		for _, s := range list {
-			if s.Nodes.Contains(d.Node) && s.Requested.After(d.Up) && !s.Requested.After(d.Gone) {
-				d.Requested, d.Accepted = s.Requested, s.Accepted
+		for _, o := range list {
+			if o.UID == d.UID {
+				d.Requested, d.Accepted = o.Times.Requested, o.Times.Accepted
 			}
 		}
 	}

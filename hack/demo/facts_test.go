@@ -18,7 +18,6 @@ import (
 	"github.com/slurmtide/slurmtide/hack/demo/printed"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/spool"
-	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -71,13 +70,10 @@ func TestPowerDown(t *testing.T) {
 	f.seeSlurm(resting, at(3))
 	f.seeSlurm(resting, at(4.1))
 
-	cpu0, others := slurmconf.NewHostlist("cpu-0", "cpu-1"), slurmconf.NewHostlist("cpu-1", "cpu-2")
-	f.seeSuspends([]printed.Suspend{
-		{Requested: at(-1), Accepted: at(-0.9), Nodes: cpu0}, // of an earlier pod
-		{Requested: at(1), Accepted: at(1.1), Nodes: cpu0},
-		{Requested: at(1.5), Accepted: at(1.6), Nodes: others},
-		{Requested: at(5.5), Accepted: at(5.6), Nodes: cpu0}, // of a later pod
-	})
+	off := func(uid string, requested float64) powersave.Off {
+		return powersave.Off{Node: "cpu-0", UID: uid, Times: powersave.OffTimes{Requested: at(requested), Accepted: at(requested + 0.1)}}
+	}
+	f.seeOffs([]powersave.Off{off("u0", -1), off("u1", 1), off("u2", 5.5), off("", 0.5)})
 	want := []*powerDown{{Node: "cpu-0", UID: "u1", Up: at(0), Requested: at(1), Accepted: at(1.1), Deleting: at(1.2), Gone: at(2.5), Free: at(3)}}
 	assert.Equal(t, want, f.Downs)
 
