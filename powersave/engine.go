@@ -71,6 +71,10 @@ type Engine struct {
 	freeAt   time.Time
 	wakes    wakeHeap
 
+	releasing []*node        // to be powered down at the end of this step
+	backs     []*back        // jobs being given back
+	givenBack map[uint32]int // how often, for jobs that have not started since
+
 	history    []Boot
 	offHistory []Off
 	notes      []Note
@@ -86,12 +90,6 @@ type request struct {
 	open     int
 }
 
-// gang is a job whose nodes were powered up for it, however many requests that took.
-type gang struct {
-	job   uint32
-	nodes []string
-}
-
 // New returns an Engine that knows nothing yet.
 func New(cfg Config) *Engine {
 	return &Engine{
@@ -100,6 +98,8 @@ func New(cfg Config) *Engine {
 		sets:     map[string]NodeSet{},
 		requests: map[string]*request{},
 		gangs:    map[uint32]*gang{},
+
+		givenBack: map[uint32]int{},
 	}
 }
 
@@ -137,6 +137,10 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		e.podDeleteFailed(ev)
 	case NodesUpdated:
 		e.nodesUpdated(ev)
+	case JobTold:
+		e.jobTold(ev)
+	case JobHeld:
+		e.jobHeld(ev)
 	case GateOpened:
 		e.openGate(ev)
 	case GateClosed:
@@ -147,6 +151,8 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		panic(fmt.Sprintf("powersave: unknown event %T", ev))
 	}
 	e.wake()
+	e.sendReleases()
+	e.askBacks()
 	e.free()
 	e.expireGates()
 	e.planRead()
@@ -166,6 +172,9 @@ func (e *Engine) NextWake() time.Time {
 	}
 	if len(e.freeable) > 0 {
 		sooner(e.freeAt)
+	}
+	for _, b := range e.backs {
+		sooner(b.next())
 	}
 	for _, g := range e.gates {
 		sooner(g.deadline)
@@ -228,25 +237,7 @@ func (e *Engine) accept(r Request) {
 		e.decide(n)
 	}
 	for _, j := range r.Jobs {
-		e.remember(j)
-	}
-}
-
-// remember notes which nodes a job waits for: those with a boot in hand. The others of the job
-// serve already, belong to others, or come with a later slice.
-func (e *Engine) remember(j Job) {
-	for name := range j.Nodes.All() {
-		n := e.nodes[name]
-		if n == nil || n.boot == nil || slices.Contains(n.jobs, j.ID) {
-			continue
-		}
-		n.jobs = append(n.jobs, j.ID)
-		g := e.gangs[j.ID]
-		if g == nil {
-			g = &gang{job: j.ID}
-			e.gangs[j.ID] = g
-		}
-		g.nodes = append(g.nodes, name)
+		e.remember(j, r)
 	}
 }
 

@@ -90,6 +90,18 @@ type NodesUpdated struct {
 	Err    string
 }
 
+// JobTold answers TellJob; an empty Err means that the record says it, or is finished and takes no more.
+type JobTold struct {
+	Job uint32
+	Err string
+}
+
+// JobHeld answers HoldJob; an empty Err means that the job rests, or has ended.
+type JobHeld struct {
+	Job uint32
+	Err string
+}
+
 // GateOpened says that a start-gate waits for a job's nodes.
 type GateOpened struct {
 	ID       uint64
@@ -116,6 +128,8 @@ func (PodCreateFailed) event() {}
 func (PodDeleted) event()      {}
 func (PodDeleteFailed) event() {}
 func (NodesUpdated) event()    {}
+func (JobTold) event()         {}
+func (JobHeld) event()         {}
 func (GateOpened) event()      {}
 func (GateClosed) event()      {}
 func (Tick) event()            {}
@@ -157,6 +171,25 @@ type AnswerGate struct {
 	Reason string
 }
 
+// TellJob asks for the record of a job to say why it is being given back. Answered by JobTold.
+type TellJob struct {
+	Job    uint32
+	Reason string
+}
+
+// HoldJob asks for a job that was taken off its nodes not to start before Delay has passed. Answered by JobHeld.
+type HoldJob struct {
+	Job   uint32
+	Delay time.Duration
+}
+
+// BootFailed reports the verdict on a boot, for history, events and metrics.
+type BootFailed struct {
+	Node, NodeSet, Offering, UID, Request string
+	Jobs                                  []uint32 // given back with it
+	Verdict                               Verdict
+}
+
 // BootDone reports a boot that ended well, for history and metrics.
 type BootDone struct{ Boot Boot }
 
@@ -185,5 +218,8 @@ func (UpdateNodes) action()   {}
 func (ReadSlurm) action()     {}
 func (FinishRequest) action() {}
 func (AnswerGate) action()    {}
+func (TellJob) action()       {}
+func (HoldJob) action()       {}
+func (BootFailed) action()    {}
 func (BootDone) action()      {}
 func (Report) action()        {}

@@ -1,7 +1,6 @@
 package powersave
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/slurmtide/slurmtide/powersave/spool"
@@ -34,11 +33,7 @@ func (e *Engine) free() {
 		if n.off.kind == spool.KindResumeFail {
 			u = NodeUpdate{Reason: ReasonPrefix + n.off.why}
 		}
-		i := slices.IndexFunc(updates, func(o NodeUpdate) bool { return o.State == u.State && o.Reason == u.Reason })
-		if i < 0 {
-			i, updates = len(updates), append(updates, u)
-		}
-		updates[i].Nodes = append(updates[i].Nodes, n.name)
+		updates = merge(updates, u, n.name)
 	}
 	for _, u := range updates {
 		e.do(UpdateNodes{u})
@@ -52,6 +47,10 @@ const ReasonPrefix = "slurmtide: "
 func (e *Engine) nodesUpdated(ev NodesUpdated) {
 	for _, name := range ev.Update.Nodes {
 		n := e.nodes[name]
+		if n != nil && ev.Update.State == StatePowerDownForce {
+			e.released(n, ev.Err)
+			continue
+		}
 		if n == nil || n.off == nil || !n.off.updating {
 			continue
 		}

@@ -85,6 +85,18 @@ func (e *Engine) failGates(n *node, jobs []uint32) {
 	})
 }
 
+// endGates lets the gates of jobs that were given back go: a requeued job does not start again while its PrologSlurmctld
+// runs (job_scheduler.c).
+func (e *Engine) endGates(jobs []uint32, reason string) {
+	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
+		if !slices.Contains(jobs, g.job) {
+			return false
+		}
+		e.do(AnswerGate{ID: g.id, Reason: reason})
+		return true
+	})
+}
+
 // allocatedAnew reports that Slurm may have given a node whose boot has ended to a newer job. A node
 // in POWERING_DOWN gets none, and one that missed ResumeTimeout is DOWN, which the job that is being
 // requeued can hide.

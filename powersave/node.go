@@ -29,6 +29,7 @@ type node struct {
 	delTries int
 	delRetry time.Time
 	creating bool   // CreatePod is not answered yet
+	believe  int    // only reads asked for after this many tell the truth: slurmctld has changed the node since
 	failed   string // how far the boot came that was given up last
 
 	boot *boot
@@ -54,7 +55,16 @@ type boot struct {
 	uid        string // pod that times tells of
 	remade     string // pod that was replaced last
 	remakes    int    // pods of this boot that came to nothing
-	times      Timeline
+
+	resumeTimeout time.Duration
+	offering      string // the one in use
+	createTrouble Trouble
+	trouble       Trouble   // seen last
+	troubleAt     time.Time // since when
+	crashed       string    // pod that crashed last
+	crashes       int
+	release       *release // set once the boot is being given back
+	times         Timeline
 }
 
 // off is the order to remove the node's pod.
@@ -87,6 +97,12 @@ const (
 // serving reports that slurmd has registered and no power change is under way.
 func serving(s NodeState) bool { return !s.Any(notServing) && !s.Any(NodeFuture) }
 
+// booting reports that Slurm has just shown that no slurmd has registered since the boot in hand was asked for, so that
+// nothing uses the node.
+func (n *node) booting(now time.Time) bool {
+	return n.readSince(n.boot.read) && now.Sub(n.seenAt) <= actOn && n.slurm.State.Any(NodePoweringUp)
+}
+
 // registered reports that slurmctld has accepted a slurmd. POWER_DOWN alone does not tell: a forced
 // power-down of a booting node shows it for a moment, with POWERING_UP gone already, and a
 // partition with PowerDownOnIdle as long as a job runs. Then it counts when slurmd started:
@@ -116,6 +132,9 @@ func (n *node) readSince(read int) bool { return n.read > read }
 // see takes in what Slurm shows. Two complete reads, sightings apart, confirm a disagreement
 // between Slurm and Kubernetes.
 func (n *node) see(s SlurmNode, r *reads, complete bool, sightings time.Duration) {
+	if r.count <= n.believe {
+		return
+	}
 	n.slurm, n.read, n.readAt, n.seenAt, n.missing = s, r.count, r.asked, r.ended, false
 	n.sight(r, complete, sightings)
 }
@@ -171,7 +190,7 @@ func (e *Engine) orderBoot(n *node, req *request) {
 		b.accepted, b.read, b.repeated, b.retryAt = e.now, e.reads.count, true, time.Time{}
 		return
 	}
-	n.boot = &boot{generation: req.Sequence, requests: []*request{req}, accepted: e.now, read: e.reads.count, unsure: unsure}
+	n.boot = &boot{generation: req.Sequence, requests: []*request{req}, accepted: e.now, read: e.reads.count, unsure: unsure, resumeTimeout: req.ResumeTimeout}
 	n.boot.times.Requested, n.boot.times.Accepted = req.Started, e.now
 	n.failed = ""
 	e.activate(n)
@@ -233,10 +252,10 @@ func (e *Engine) dropOff(n *node) {
 	}
 }
 
-func (e *Engine) dropBoot(n *node) {
+func (e *Engine) dropBoot(n *node, registered bool) {
 	requests := n.boot.requests
 	n.boot = nil
-	e.forget(n)
+	e.forget(n, registered)
 	for _, r := range requests {
 		e.settled(r)
 	}
@@ -244,22 +263,12 @@ func (e *Engine) dropBoot(n *node) {
 
 // failBoot ends a boot that came to nothing; who waits for the node need not wait longer.
 func (e *Engine) failBoot(n *node) {
-	jobs := n.jobs
-	e.dropBoot(n)
-	e.failGates(n, jobs)
-}
-
-// forget removes the node from the gangs that waited for it.
-func (e *Engine) forget(n *node) {
-	for _, id := range n.jobs {
-		if g := e.gangs[id]; g != nil {
-			g.nodes = slices.DeleteFunc(g.nodes, func(name string) bool { return name == n.name })
-			if len(g.nodes) == 0 {
-				delete(e.gangs, id)
-			}
-		}
+	jobs, given := n.jobs, n.boot.release
+	e.dropBoot(n, false)
+	if given != nil {
+		e.freed(given.jobs)
 	}
-	n.jobs = nil
+	e.failGates(n, jobs)
 }
 
 // decide looks at one node and asks for the next thing it needs.
@@ -300,13 +309,21 @@ func (e *Engine) decideBoot(n *node) {
 		}
 	}
 	b.waits = ""
+	if n.pod != nil {
+		b.observe(n.pod, e.now)
+	}
+	if b.release == nil && !b.unsure && n.set != "" {
+		e.judge(n)
+	}
+	if b.release != nil {
+		e.pursueRelease(n)
+		return
+	}
 	if n.pod == nil {
 		e.create(n)
 		return
 	}
-	b.observe(n.pod, e.now)
-	// As long as Slurm shows this, no slurmd has registered and none is in use.
-	booting := n.readSince(b.read) && e.now.Sub(n.seenAt) <= actOn && n.slurm.State.Any(NodePoweringUp)
+	booting := n.booting(e.now)
 	switch {
 	case n.pod.Phase == PodTerminating:
 		b.waits = "waiting for its former pod to go"
@@ -411,7 +428,10 @@ func (e *Engine) bootDone(n *node) {
 	}
 	e.history = append(e.history, done)
 	e.do(BootDone{done})
-	e.dropBoot(n)
+	if b.release != nil { // its job is being given back all the same
+		e.do(UpdateNodes{NodeUpdate{Nodes: []string{n.name}, State: StatePowerDown}})
+	}
+	e.dropBoot(n, true)
 }
 
 func (e *Engine) decideOff(n *node) {

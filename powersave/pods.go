@@ -61,7 +61,7 @@ func (e *Engine) podCreated(ev PodCreated) {
 	}
 	n.creating = false
 	if b := n.boot; b != nil && b.generation == ev.Generation {
-		b.tries = 0
+		b.tries, b.createTrouble = 0, TroubleNone
 	}
 	if n.pod == nil {
 		n.setPod(Pod{Node: ev.Node, NodeSet: n.set, UID: ev.UID, Generation: ev.Generation, Phase: PodPending, Created: e.now})
@@ -84,7 +84,10 @@ func (e *Engine) podCreateFailed(ev PodCreateFailed) {
 		n.setPod(*ev.Existing)
 	}
 	if n.pod == nil {
-		b.problem = ev.Err
+		b.problem, b.createTrouble = ev.Err, ev.Trouble
+		if ev.Permanent && ev.Trouble == TroubleNone {
+			b.createTrouble = TroubleConfig
+		}
 		e.note(Warn, n, b.request(), "creating pod failed: "+ev.Err)
 		b.retryAt = e.now.Add(pause(b.tries))
 		if ev.Permanent {

@@ -98,8 +98,22 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		var ev powersave.NodeSetsRead
 		for _, a := range args {
 			name, rest, _ := strings.Cut(a, "=")
+			rest, options, _ := strings.Cut(rest, ";")
 			nodes, problem, _ := strings.Cut(rest, "!")
-			ev.NodeSets = append(ev.NodeSets, powersave.NodeSet{Name: name, Nodes: p.hostlist(nodes), Problem: problem})
+			set := powersave.NodeSet{Name: name, Nodes: p.hostlist(nodes), Problem: problem}
+			for _, o := range strings.FieldsFunc(options, func(r rune) bool { return r == ';' }) {
+				switch key, v, _ := strings.Cut(o, "="); key {
+				case "strategy":
+					set.Strategy = powersave.BootStrategy(v)
+				case "deadline":
+					set.Deadline = p.duration(v)
+				case "grace":
+					set.UnschedulableGrace = p.duration(v)
+				default:
+					require.FailNow(p.t, "unknown option", o)
+				}
+			}
+			ev.NodeSets = append(ev.NodeSets, set)
 		}
 		return ev
 	case "pods":
@@ -116,8 +130,12 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		r := powersave.Request{ID: args[0], Sequence: p.int(args[1]), Kind: spool.Kind(cmd), Started: p.now.Add(-10 * time.Millisecond), Nodes: p.hostlist(args[2])}
 		for _, a := range args[3:] {
 			key, v, _ := strings.Cut(a, "=")
-			if key == "age" {
+			switch key {
+			case "age":
 				r.Started = p.now.Add(-p.duration(v))
+				continue
+			case "timeout":
+				r.ResumeTimeout = p.duration(v)
 				continue
 			}
 			require.Equal(p.t, "job", key)
@@ -167,6 +185,10 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 			u.Nodes = append(u.Nodes, n)
 		}
 		return powersave.NodesUpdated{Update: u, Err: strings.Join(args[2:], " ")}
+	case "told":
+		return powersave.JobTold{Job: uint32(p.int(args[0])), Err: strings.Join(args[1:], " ")}
+	case "held":
+		return powersave.JobHeld{Job: uint32(p.int(args[0])), Err: strings.Join(args[1:], " ")}
 	case "gate":
 		ev := powersave.GateOpened{ID: uint64(p.int(args[0])), JobID: uint32(p.int(args[1])), Nodes: p.hostlist(args[2])}
 		if len(args) > 3 {
@@ -220,6 +242,12 @@ func describe(a powersave.Action) string {
 		return "finish " + a.ID
 	case powersave.AnswerGate:
 		return strings.TrimSpace(fmt.Sprintf("gate %d ready=%v %s", a.ID, a.Ready, a.Reason))
+	case powersave.TellJob:
+		return fmt.Sprintf("tell job %d: %s", a.Job, a.Reason)
+	case powersave.HoldJob:
+		return fmt.Sprintf("hold job %d for %s", a.Job, a.Delay.Round(time.Second))
+	case powersave.BootFailed:
+		return fmt.Sprintf("failed %s uid=%s jobs=%v %s", a.Node, a.UID, a.Jobs, a.Verdict)
 	case powersave.BootDone:
 		return fmt.Sprintf("booted %s uid=%s jobs=%v", a.Boot.Node, a.Boot.UID, a.Boot.Jobs)
 	case powersave.Report:
@@ -257,6 +285,13 @@ func (p *player) pod(f []string) powersave.Pod {
 	pod := powersave.Pod{Node: f[0], UID: f[1], Generation: p.int(f[2]), Phase: powersave.PodPhase(f[3])}
 	if len(f) > 4 {
 		pod.Reason = f[4]
+	}
+	if len(f) > 5 {
+		pod.Trouble = powersave.Trouble(f[5])
+	}
+	if len(f) > 6 {
+		require.Equal(p.t, "scale-up", f[6])
+		pod.ScaleUp = p.now
 	}
 	return pod
 }

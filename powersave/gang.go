@@ -1,0 +1,394 @@
+package powersave
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+)
+
+// gang is a job whose nodes were powered up for it, however many requests that took. It is whole when every node has
+// registered, and is given back when one cannot.
+type gang struct {
+	job      uint32
+	nodes    []string // those whose boot is in hand
+	up       []string // those that registered for it
+	asked    time.Time
+	deadline time.Time
+}
+
+// remember notes which nodes a job waits for: those with a boot in hand. The others of the job
+// serve already, belong to others, or come with a later slice.
+func (e *Engine) remember(j Job, r Request) {
+	for name := range j.Nodes.All() {
+		n := e.nodes[name]
+		if n == nil || n.boot == nil || slices.Contains(n.jobs, j.ID) {
+			continue
+		}
+		n.jobs = append(n.jobs, j.ID)
+		g := e.gangs[j.ID]
+		if g == nil {
+			g = &gang{job: j.ID}
+			e.gangs[j.ID] = g
+		}
+		g.nodes = append(g.nodes, name)
+		// A later slice starts the time anew: slurmctld counts ResumeTimeout from each node's own power-up.
+		g.asked = r.Started
+		if d := e.deadlineOf(n.set, r.ResumeTimeout); d > 0 && r.Started.Add(d).After(g.deadline) {
+			g.deadline = r.Started.Add(d)
+		}
+	}
+}
+
+// forget removes the node from the gangs that waited for it. When it was the last one of a gang, that gang is whole.
+func (e *Engine) forget(n *node, registered bool) {
+	for _, id := range n.jobs {
+		g := e.gangs[id]
+		if g == nil {
+			continue
+		}
+		g.nodes = slices.DeleteFunc(g.nodes, func(name string) bool { return name == n.name })
+		if registered {
+			g.up = append(g.up, n.name)
+		}
+		if len(g.nodes) == 0 {
+			delete(e.gangs, id)
+			if registered {
+				delete(e.givenBack, id)
+			}
+		}
+	}
+	n.jobs = nil
+}
+
+// release is a boot that is being given back: slurmctld is told to power the node down at once, which requeues the jobs
+// on it, or ends those that cannot be requeued (node_mgr.c update_node, kill_running_job_by_node_ptr). SuspendProgram,
+// which it calls then, does the rest.
+type release struct {
+	verdict  Verdict
+	reason   string   // for the node
+	jobs     []uint32 // given back with it
+	updating bool
+	tries    int
+	retryAt  time.Time
+}
+
+// overdue gives back the jobs waiting for n whose deadline has passed, and n itself when no job waits for it.
+func (e *Engine) overdue(n *node) {
+	for _, id := range slices.Clone(n.jobs) {
+		switch g := e.gangs[id]; {
+		case g == nil, g.deadline.IsZero():
+		case g.deadline.After(e.now):
+			e.wakeAt(n, g.deadline)
+		default:
+			e.giveBack(n, []uint32{id}, n.late(g.deadline.Sub(g.asked)))
+		}
+	}
+	after := e.deadlineOf(n.set, n.boot.resumeTimeout)
+	if len(n.jobs) > 0 || n.boot.release != nil || after == 0 {
+		return
+	}
+	if t := n.boot.accepted.Add(after); t.After(e.now) {
+		e.wakeAt(n, t)
+		return
+	}
+	e.giveBack(n, nil, n.late(after))
+}
+
+// condemn acts on the verdict that the boot of n cannot succeed: every job that waits for it is given back.
+func (e *Engine) condemn(n *node, v Verdict) {
+	if e.sets[n.set].Strategy == Greedy && (v.Trouble == TroubleCapacity || v.Trouble == TroubleQuota) && !e.youngest(n) {
+		n.boot.troubleAt = e.now // a younger job is given back first: what it held may be enough
+		e.wakeAt(n, e.now.Add(graceDefault))
+		return
+	}
+	e.giveBack(n, slices.Clone(n.jobs), v)
+}
+
+// youngest says whether no job that waits for capacity in the NodeSet came after those of n.
+func (e *Engine) youngest(n *node) bool {
+	newest := func(n *node) (t time.Time) {
+		for _, id := range n.jobs {
+			if g := e.gangs[id]; g != nil && g.asked.After(t) {
+				t = g.asked
+			}
+		}
+		return t
+	}
+	mine := newest(n)
+	for _, other := range e.compactActive() {
+		if other.set == n.set && other.boot != nil && other.boot.release == nil && newest(other).After(mine) {
+			if t, _ := other.trouble(); t == TroubleCapacity || t == TroubleQuota {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// giveBack releases all nodes of the jobs at once because culprit cannot boot. Nodes that other jobs wait for are kept,
+// except the culprit itself when there is nothing to wait for.
+func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
+	b := culprit.boot
+	others := slices.ContainsFunc(culprit.jobs, func(id uint32) bool { return !slices.Contains(jobs, id) })
+	e.do(BootFailed{
+		Node: culprit.name, NodeSet: culprit.set, Offering: b.offering, UID: b.uid, Request: b.request(), Jobs: jobs, Verdict: v,
+	})
+	e.note(Warn, culprit, b.request(), v.String())
+	for _, id := range jobs {
+		e.sendBack(id, v)
+	}
+	if !others {
+		e.release(culprit, v, v.String(), jobs)
+	}
+	for _, id := range jobs {
+		g := e.gangs[id]
+		if g == nil {
+			continue
+		}
+		why := fmt.Sprintf("job %d given back: %s: %s", id, culprit.name, v)
+		for _, name := range slices.Clone(g.nodes) {
+			m := e.nodes[name]
+			shared := slices.ContainsFunc(m.jobs, func(id uint32) bool { return !slices.Contains(jobs, id) })
+			switch {
+			case m == culprit && !others:
+			case shared:
+				e.leave(m, id)
+			case e.sets[m.set].Strategy == BestEffort:
+				e.leave(m, id) // boots on, for whichever job comes next
+			default:
+				e.release(m, v, why, jobs)
+			}
+		}
+		if e.sets[culprit.set].Strategy != BestEffort {
+			e.powerDown(g)
+		}
+	}
+}
+
+// leave makes the job wait no longer for the node, whose boot goes on.
+func (e *Engine) leave(n *node, job uint32) {
+	n.jobs = slices.DeleteFunc(n.jobs, func(id uint32) bool { return id == job })
+	if g := e.gangs[job]; g != nil {
+		g.nodes = slices.DeleteFunc(g.nodes, func(name string) bool { return name == n.name })
+		if len(g.nodes) == 0 {
+			delete(e.gangs, job)
+		}
+	}
+}
+
+func (e *Engine) release(n *node, v Verdict, reason string, jobs []uint32) {
+	if n.boot.release != nil {
+		return
+	}
+	n.boot.release = &release{verdict: v, reason: reason, jobs: jobs}
+	n.boot.problem = reason
+	e.pursueRelease(n)
+}
+
+// pursueRelease tells slurmctld, once it has shown just now that no slurmd has registered.
+func (e *Engine) pursueRelease(n *node) {
+	r := n.boot.release
+	switch {
+	case r.updating, !e.told(r.jobs):
+	case r.retryAt.After(e.now):
+		e.wakeAt(n, r.retryAt)
+	case !n.booting(e.now):
+		e.reads.want(e.now)
+	default:
+		r.updating = true
+		e.releasing = append(e.releasing, n)
+	}
+}
+
+// sendReleases asks for the updates of this step's releases, nodes with the same reason together. A reason that is not
+// ours stays.
+func (e *Engine) sendReleases() {
+	var updates []NodeUpdate
+	for _, n := range e.releasing {
+		u := NodeUpdate{State: StatePowerDownForce}
+		if mayWrite(n.slurm.Reason) {
+			u.Reason = ReasonPrefix + n.boot.release.reason
+		}
+		updates = merge(updates, u, n.name)
+	}
+	e.releasing = nil
+	for _, u := range updates {
+		e.do(UpdateNodes{u})
+	}
+}
+
+// released takes in the answer to an update of sendReleases.
+func (e *Engine) released(n *node, err string) {
+	b := n.boot
+	if b == nil || b.release == nil || !b.release.updating {
+		return
+	}
+	r := b.release
+	r.updating = false
+	if err != "" {
+		e.note(Warn, n, b.request(), "giving the node back failed: "+err)
+		r.retryAt = e.now.Add(pause(r.tries))
+		r.tries++
+		e.decide(n)
+		return
+	}
+	e.endGates(r.jobs, r.verdict.String())
+	e.failBoot(n)
+	// What was read until now says that the node is booting.
+	n.believe, n.read = e.reads.count, 0
+	e.reads.want(e.now.Add(e.cfg.PollSlow))
+}
+
+// mayWrite says that a node's reason is empty or ours.
+func mayWrite(reason string) bool { return reason == "" || strings.HasPrefix(reason, ReasonPrefix) }
+
+// powerDown lets go the nodes that registered for a job that was given back. Slurm does it when no job is on them.
+func (e *Engine) powerDown(g *gang) {
+	if len(g.up) > 0 {
+		e.do(UpdateNodes{NodeUpdate{Nodes: g.up, State: StatePowerDown}})
+		g.up = nil
+	}
+}
+
+// back is a job on its way back to the queue, or to its end: first its record is told why, since a finished job takes no
+// comment (job_mgr.c _update_job), then its nodes are released, then, pending, it is held off for a while.
+type back struct {
+	job     uint32
+	verdict Verdict
+	told    bool // its record says why, or would not take it
+	freed   bool // slurmctld has taken it off the node that failed
+	asking  bool // TellJob or HoldJob is not answered yet
+	tries   int
+	retryAt time.Time
+	until   time.Time
+}
+
+const (
+	holdFirst = 30 * time.Second
+	holdMost  = 30 * time.Minute
+	tellTries = 3
+	// backMost bounds how long a job is seen to: until then a requeued one has become pending.
+	backMost = 2 * time.Minute
+	// manyJobs bounds the memory of jobs that were given back.
+	manyJobs = 100_000
+)
+
+// sendBack begins to give a job back.
+func (e *Engine) sendBack(job uint32, v Verdict) {
+	if e.backOf(job) == nil {
+		e.backs = append(e.backs, &back{job: job, verdict: v, retryAt: e.now, until: e.now.Add(backMost)})
+	}
+}
+
+func (e *Engine) backOf(job uint32) *back {
+	for _, b := range e.backs {
+		if b.job == job {
+			return b
+		}
+	}
+	return nil
+}
+
+// told says whether the records of all these jobs say why they are given back.
+func (e *Engine) told(jobs []uint32) bool {
+	return !slices.ContainsFunc(e.backs, func(b *back) bool { return !b.told && slices.Contains(jobs, b.job) })
+}
+
+// freed notes that slurmctld has taken the jobs off a node.
+func (e *Engine) freed(jobs []uint32) {
+	for _, b := range e.backs {
+		if slices.Contains(jobs, b.job) {
+			b.freed, b.tries = true, 0
+		}
+	}
+}
+
+// askBacks asks for what is due for the jobs given back.
+func (e *Engine) askBacks() {
+	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool { return !b.until.After(e.now) })
+	for _, b := range e.backs {
+		if b.asking || b.retryAt.After(e.now) || b.told && !b.freed {
+			continue
+		}
+		b.asking = true
+		if !b.told {
+			e.do(TellJob{Job: b.job, Reason: ReasonPrefix + b.verdict.String()})
+			continue
+		}
+		e.do(HoldJob{Job: b.job, Delay: e.holdFor(b.job)})
+	}
+}
+
+// next is when askBacks has something to do for the job.
+func (b *back) next() time.Time {
+	if b.asking || b.told && !b.freed {
+		return b.until
+	}
+	return b.retryAt
+}
+
+// holdFor is how long a job rests that has been given back before so many times.
+func (e *Engine) holdFor(job uint32) time.Duration {
+	return backoff(holdFirst, holdMost, e.givenBack[job], uint64(job))
+}
+
+func (e *Engine) jobTold(ev JobTold) {
+	b := e.backOf(ev.Job)
+	if b == nil || b.told {
+		return
+	}
+	b.asking = false
+	b.tries++
+	if ev.Err != "" && b.tries < tellTries {
+		b.retryAt = e.now.Add(pause(b.tries))
+		return
+	}
+	if ev.Err != "" {
+		e.note(Warn, nil, "", fmt.Sprintf("telling job %d why it is given back failed: %s", ev.Job, ev.Err))
+	}
+	b.told = true
+	for _, n := range slices.Clone(e.compactActive()) {
+		if n.boot != nil && n.boot.release != nil && slices.Contains(n.boot.release.jobs, ev.Job) {
+			e.decide(n)
+		}
+	}
+}
+
+func (e *Engine) jobHeld(ev JobHeld) {
+	b := e.backOf(ev.Job)
+	if b == nil || !b.told {
+		return
+	}
+	b.asking = false
+	if ev.Err != "" {
+		b.tries++
+		b.retryAt = e.now.Add(min(pause(b.tries), 2*time.Second))
+		return
+	}
+	if len(e.givenBack) >= manyJobs {
+		clear(e.givenBack)
+	}
+	e.givenBack[ev.Job]++
+	e.backs = slices.DeleteFunc(e.backs, func(o *back) bool { return o == b })
+}
+
+// backoff doubles from first with every failure up to most, and spreads what failed together by a fifth either way.
+func backoff(first, most time.Duration, failures int, seed uint64) time.Duration {
+	d := min(first<<min(failures, 20), most)
+	h := fnv.New64a()
+	fmt.Fprint(h, seed, failures)
+	spread := float64(h.Sum64()%1000)/1000*0.4 - 0.2
+	return max(first, min(most, d+time.Duration(spread*float64(d))))
+}
+
+// merge adds the node to the update that is like u, or u to the updates.
+func merge(updates []NodeUpdate, u NodeUpdate, name string) []NodeUpdate {
+	i := slices.IndexFunc(updates, func(o NodeUpdate) bool { return o.State == u.State && o.Reason == u.Reason })
+	if i < 0 {
+		i, updates = len(updates), append(updates, u)
+	}
+	updates[i].Nodes = append(updates[i].Nodes, name)
+	return updates
+}

@@ -1,0 +1,105 @@
+package powersave
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// Verdict says why a boot comes to nothing.
+type Verdict struct {
+	Trouble Trouble
+	Reason  string // one sentence for people
+}
+
+// String is what stands, after ReasonPrefix, on the node and on the job.
+func (v Verdict) String() string { return string(v.Trouble) + ": " + v.Reason }
+
+const (
+	// graceDefault is how long a pod may be in trouble that waiting could end: a host that is just being freed, a registry
+	// that hiccups, a secret that is about to be written.
+	graceDefault = 10 * time.Second
+	// crashesFinal is the number of pods of one boot that may end by themselves.
+	crashesFinal = 2
+)
+
+// trouble names what holds the boot in hand of n up, if anything does.
+func (n *node) trouble() (Trouble, string) {
+	b := n.boot
+	switch {
+	case n.slurm.State.Any(NodeInvalidReg):
+		return TroubleRefused, "slurmctld refused the registration: " + cmp.Or(n.slurm.Reason, "no reason given")
+	case n.pod == nil:
+		return b.createTrouble, b.problem
+	case n.pod.Generation < b.generation || n.pod.Phase == PodTerminating:
+		return TroubleNone, ""
+	}
+	return n.pod.Trouble, cmp.Or(n.pod.Message, n.pod.Reason)
+}
+
+// judge gives the boot in hand of n back when it cannot succeed any more, and sees to it that n is looked at again when
+// that could have changed.
+func (e *Engine) judge(n *node) {
+	b := n.boot
+	trouble, reason := n.trouble()
+	if problem := e.sets[n.set].Problem; problem != "" && n.pod == nil {
+		trouble, reason = TroubleConfig, problem
+	}
+	if n.pod != nil && trouble == TroubleCrash && b.crashed != n.pod.UID {
+		b.crashed = n.pod.UID
+		b.crashes++
+	}
+	if trouble != b.trouble {
+		b.trouble, b.troubleAt = trouble, e.now
+	}
+	patience, limited := e.patience(n, trouble)
+	final := b.troubleAt.Add(patience)
+	switch {
+	case !limited:
+		e.overdue(n)
+	case final.After(e.now):
+		e.wakeAt(n, final)
+		e.overdue(n)
+	default:
+		e.condemn(n, Verdict{Trouble: trouble, Reason: reason})
+	}
+}
+
+// patience is how long a trouble may last. Not limited: until the deadline.
+func (e *Engine) patience(n *node, t Trouble) (d time.Duration, limited bool) {
+	switch {
+	case t == TroubleNone,
+		t == TroubleLost, // a new pod may do better
+		t == TroubleCrash && n.boot.crashes < crashesFinal,
+		t == TroubleCapacity && n.pod != nil && !n.pod.ScaleUp.IsZero(): // a host is on its way
+		return 0, false
+	case t == TroubleCrash:
+		return 0, true
+	case t == TroubleRefused:
+		return e.cfg.RegisterGrace, true
+	}
+	// What is missing may come: room, a secret, a registry's answer.
+	return cmp.Or(e.sets[n.set].UnschedulableGrace, graceDefault), true
+}
+
+// late says why the boot in hand of n has not succeeded by its deadline.
+func (n *node) late(after time.Duration) Verdict {
+	trouble, reason := n.trouble()
+	if trouble == TroubleNone {
+		reason = n.boot.story(n)
+		trouble = TroubleBootstrap
+		if p := n.boot.phase(n); p == PhaseAccepted || p == PhaseCreating || p == PhasePending {
+			trouble = TroubleCapacity
+		}
+	}
+	return Verdict{Trouble: trouble, Reason: fmt.Sprintf("not up after %s: %s", after.Round(time.Second), reason)}
+}
+
+// deadlineOf is how long the nodes of a job may take, from the request on: spec.boot.deadline, else ResumeTimeout less a
+// tenth (at least 5 s), so that we give the nodes back before slurmctld does it one by one. 0: slurmctld decides alone.
+func (e *Engine) deadlineOf(set string, resumeTimeout time.Duration) time.Duration {
+	if d := e.sets[set].Deadline; d > 0 {
+		return d
+	}
+	return max(resumeTimeout-max(resumeTimeout/10, 5*time.Second), resumeTimeout/2)
+}
