@@ -114,6 +114,17 @@ func (c *Client) NodeSetEvent(nodeSet, kind, reason, action, note string) {
 	}, kind, reason, action, note)
 }
 
+// Warn records a warning on the NodeSet and, unless uid is empty, on the pod of the node.
+func (c *Client) Warn(nodeSet, node, uid, reason, text string) {
+	const action = "Boot"
+	if uid != "" {
+		c.PodEvent(powersave.Pod{Node: node, UID: uid}, corev1.EventTypeWarning, reason, action, text)
+	}
+	if nodeSet != "" {
+		c.NodeSetEvent(nodeSet, corev1.EventTypeWarning, reason, action, text)
+	}
+}
+
 // PodEvent records an Event on a pod; see NodeSetEvent.
 func (c *Client) PodEvent(pod powersave.Pod, kind, reason, action, note string) {
 	c.event(&corev1.ObjectReference{

@@ -39,6 +39,12 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 		b.calls.Go(func() { b.tell(b.update(ctx, a)) })
 	case powersave.ReadSlurm:
 		b.calls.Go(func() { b.tell(b.read(ctx, a)) })
+	case powersave.TellJob:
+		b.calls.Go(func() { b.tell(b.tellJob(ctx, a)) })
+	case powersave.HoldJob:
+		b.calls.Go(func() { b.tell(b.holdJob(ctx, a)) })
+	case powersave.BootFailed:
+		b.bootFailed(a)
 	case powersave.FinishRequest:
 		b.Log.Info("request finished", "request", a.ID)
 		b.finish(ctx, a.ID)
@@ -68,6 +74,10 @@ func (b *Bridge) create(ctx context.Context, a powersave.CreatePod) powersave.Ev
 		return powersave.PodCreated{Node: a.Node, UID: uid, Generation: a.Generation}
 	}
 	failed := powersave.PodCreateFailed{Node: a.Node, Generation: a.Generation, Err: err.Error()}
+	var class interface{ Trouble() powersave.Trouble }
+	if errors.As(err, &class) {
+		failed.Trouble = class.Trouble()
+	}
 	var permanent interface{ Permanent() bool }
 	if errors.As(err, &permanent) {
 		failed.Permanent = permanent.Permanent()

@@ -29,6 +29,10 @@ type Slurm interface {
 	Nodes(ctx context.Context, names ...string) ([]powersave.SlurmNode, error)
 	// UpdateNodes applies one change to several nodes.
 	UpdateNodes(ctx context.Context, u powersave.NodeUpdate) error
+	// Jobs returns the jobs with these IDs, each het job with all its components, without those that slurmctld has forgotten.
+	Jobs(ctx context.Context, ids ...uint32) ([]powersave.SlurmJob, error)
+	// UpdateJob changes one job. An error may have the method JobGone() bool.
+	UpdateJob(ctx context.Context, u powersave.JobUpdate) error
 }
 
 // Kubernetes is what the bridge needs of the API server. What happens there comes in
@@ -36,12 +40,14 @@ type Slurm interface {
 type Kubernetes interface {
 	// Create makes the pod of a boot and returns its UID; a pod of the same generation that
 	// exists already is success. An error may have the methods Permanent() bool and
-	// ExistingPod() (powersave.Pod, bool), the pod that has the name.
+	// ExistingPod() (powersave.Pod, bool), the pod that has the name, and Trouble() powersave.Trouble.
 	Create(ctx context.Context, nodeSet, node string, generation int64, request string) (uid string, err error)
 	// Delete asks for the pod with this UID to go. gone reports that no such pod exists any more.
 	Delete(ctx context.Context, node, uid string) (gone bool, err error)
 	// UpdateStatus writes the counts into the NodeSet's status.
 	UpdateStatus(ctx context.Context, counts powersave.NodeSetCounts) error
+	// Warn records an Event on the NodeSet, and on the pod with the UID if there is one. reason is CamelCase.
+	Warn(nodeSet, node, uid, reason, text string)
 }
 
 // Config says what the bridge works on. The fields without a default are required.
@@ -361,6 +367,7 @@ func decode(r spool.Request, log *slog.Logger) (powersave.Request, error) {
 		return powersave.Request{}, fmt.Errorf("reading its nodes: %w", err)
 	}
 	req := powersave.Request{ID: r.ID, Sequence: r.Sequence(), Kind: r.Kind, Started: r.Started, Nodes: nodes}
+	req.ResumeTimeout = time.Duration(r.ResumeTimeout) * time.Second
 	if r.ResumeFileError != "" {
 		log.Warn("request without its jobs", "request", r.ID, "error", r.ResumeFileError)
 	}

@@ -48,6 +48,11 @@ type world struct {
 	parallel  int              // Config.Parallel
 
 	createTakes, deleteTakes time.Duration
+
+	stuck    string // the pod of this node finds no host
+	jobs     map[uint32]powersave.SlurmJob
+	warnings []string
+	log      []string // changes of Slurm, in order
 }
 
 func newWorld() *world {
@@ -94,7 +99,15 @@ func (w *world) UpdateNodes(_ context.Context, u powersave.NodeUpdate) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.updates = append(w.updates, u)
+	w.log = append(w.log, u.String()+" "+u.Reason)
 	for _, n := range u.Nodes {
+		if u.State == powersave.StatePowerDownForce && w.slurm[n] == booting {
+			w.slurm[n] = leaving
+			for id, j := range w.jobs { // requeued
+				j.State = powersave.JobPending
+				w.jobs[id] = j
+			}
+		}
 		if u.State == powersave.StateResume && w.slurm[n] == leaving {
 			w.slurm[n] = off
 		}
@@ -115,7 +128,14 @@ func (w *world) Create(_ context.Context, nodeSet, node string, generation int64
 	}
 	w.lastUID++
 	p := powersave.Pod{Node: node, NodeSet: nodeSet, UID: "uid-" + strconv.Itoa(w.lastUID), Generation: generation, Request: request, Phase: powersave.PodScheduled}
+	if node == w.stuck {
+		p.Phase, p.Reason, p.Trouble = powersave.PodPending, "Unschedulable", powersave.TroubleCapacity
+		time.AfterFunc(time.Second, func() { w.bridge.Pod(p) })
+	}
 	w.pods[node] = p
+	if node == w.stuck {
+		return p.UID, nil
+	}
 	time.AfterFunc(time.Second, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -158,6 +178,31 @@ func (w *world) UpdateStatus(_ context.Context, c powersave.NodeSetCounts) error
 	}
 	w.statuses[c.Name] = c
 	return nil
+}
+
+func (w *world) Jobs(_ context.Context, ids ...uint32) ([]powersave.SlurmJob, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []powersave.SlurmJob
+	for _, id := range ids {
+		if j, ok := w.jobs[id]; ok {
+			out = append(out, j)
+		}
+	}
+	return out, nil
+}
+
+func (w *world) UpdateJob(_ context.Context, u powersave.JobUpdate) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, u.String())
+	return nil
+}
+
+func (w *world) Warn(nodeSet, node, _, reason, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.warnings = append(w.warnings, nodeSet+" "+node+" "+reason+" "+text)
 }
 
 func (w *world) set(state powersave.NodeState, names ...string) {

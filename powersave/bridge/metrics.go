@@ -15,6 +15,7 @@ type Metrics struct {
 	requests   *prometheus.CounterVec
 	phases     *prometheus.HistogramVec
 	boots      *prometheus.CounterVec
+	verdicts   *prometheus.CounterVec
 	gateWait   *prometheus.HistogramVec
 	podCalls   *prometheus.CounterVec
 	slurmCalls *prometheus.CounterVec
@@ -35,6 +36,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "slurmtide_boot_phase_seconds", Help: "Time from ResumeProgram's start until a boot reached the phase.", Buckets: seconds}, []string{"nodeset", "phase"}),
 		boots: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_boots_total", Help: "Boots whose slurmd registered."}, []string{"nodeset"}),
+		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slurmtide_boot_failures_total", Help: "Boots given up before ResumeTimeout, by the class of the reason."}, []string{"nodeset", "class"}),
 		gateWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "slurmtide_gate_wait_seconds", Help: "Time a start-gate waited.", Buckets: seconds}, []string{"ready"}),
 		podCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -53,7 +56,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		gates: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "slurmtide_gates_waiting", Help: "Start-gates that wait for nodes."}),
 	}
-	r.MustRegister(m.requests, m.phases, m.boots, m.gateWait, m.podCalls, m.slurmCalls, m.httpCalls, m.httpTimes, m.nodes, m.pending, m.gates)
+	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.httpCalls, m.httpTimes, m.nodes, m.pending, m.gates)
 	return m
 }
 
@@ -82,6 +85,12 @@ func (m *Metrics) boot(b powersave.Boot) {
 		if !at.IsZero() {
 			m.phases.WithLabelValues(b.NodeSet, phase).Observe(max(at.Sub(b.Times.Requested).Seconds(), 0))
 		}
+	}
+}
+
+func (m *Metrics) verdict(f powersave.BootFailed) {
+	if m != nil {
+		m.verdicts.WithLabelValues(f.NodeSet, string(f.Verdict.Trouble)).Inc()
 	}
 }
 

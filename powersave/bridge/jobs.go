@@ -1,0 +1,84 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// tellJob writes why a job is given back into its record. What others wrote there stays, before it.
+func (b *Bridge) tellJob(ctx context.Context, a powersave.TellJob) powersave.Event {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	jobs, err := b.Slurm.Jobs(ctx, a.Job)
+	for _, j := range jobs {
+		if err == nil && !j.State.Ended() {
+			err = b.updateJob(ctx, powersave.JobUpdate{ID: j.ID, AdminComment: new(comment(j.AdminComment, a.Reason))})
+		}
+	}
+	b.Metrics.slurmCall("tell", err)
+	if err != nil {
+		return powersave.JobTold{Job: a.Job, Err: err.Error()}
+	}
+	return powersave.JobTold{Job: a.Job}
+}
+
+// comment puts the reason in the place of an earlier one of ours.
+func comment(old, reason string) string {
+	kept, _, _ := strings.Cut(old, powersave.ReasonPrefix)
+	if kept = strings.TrimSpace(kept); kept != "" && !strings.HasSuffix(kept, ";") {
+		kept += ";"
+	}
+	return strings.TrimSpace(kept + " " + reason)
+}
+
+// holdJob keeps a requeued job from starting for a while. Slurm takes a begin time only of a pending job
+// (job_mgr.c _update_job).
+func (b *Bridge) holdJob(ctx context.Context, a powersave.HoldJob) powersave.Event {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	begin := time.Now().Add(a.Delay)
+	jobs, err := b.Slurm.Jobs(ctx, a.Job)
+	for _, j := range jobs {
+		switch {
+		case err != nil, j.State.Ended():
+		case !j.State.Has(powersave.JobPending):
+			err = fmt.Errorf("job %s is %s", j.Name(), j.State)
+		default:
+			if err = b.updateJob(ctx, powersave.JobUpdate{ID: j.ID, Begin: begin}); err == nil {
+				b.Log.Info("job rests", "job", j.Name(), "until", begin, "restarts", j.Restarts)
+			}
+		}
+	}
+	if err != nil {
+		return powersave.JobHeld{Job: a.Job, Err: err.Error()}
+	}
+	b.Metrics.slurmCall("hold", nil)
+	return powersave.JobHeld{Job: a.Job}
+}
+
+// updateJob takes a job that has ended meanwhile for done.
+func (b *Bridge) updateJob(ctx context.Context, u powersave.JobUpdate) error {
+	err := b.Slurm.UpdateJob(ctx, u)
+	var gone interface{ JobGone() bool }
+	if errors.As(err, &gone) && gone.JobGone() {
+		return nil
+	}
+	return err
+}
+
+// bootFailed tells the world of a verdict.
+func (b *Bridge) bootFailed(f powersave.BootFailed) {
+	b.Metrics.verdict(f)
+	b.Log.Warn("boot failed", "node", f.Node, "nodeset", f.NodeSet, "offering", f.Offering, "request", f.Request, "jobs", f.Jobs,
+		"class", f.Verdict.Trouble, "reason", f.Verdict.Reason)
+	text := fmt.Sprintf("node %s: %s", f.Node, f.Verdict)
+	if len(f.Jobs) > 0 {
+		text += fmt.Sprintf(" (jobs given back: %s)", strings.Trim(fmt.Sprint(f.Jobs), "[]"))
+	}
+	b.Kubernetes.Warn(f.NodeSet, f.Node, f.UID, "BootFailed", text)
+}
