@@ -155,17 +155,29 @@ const (
 // Trouble is the class of what keeps a pod, or its slurmd, from serving.
 type Trouble string
 
-// Classes of trouble. Waiting can end all but a crash and a refusal: the engine gives each its time.
+// Classes of trouble, and whether waiting helps. How long to wait is the Engine's decision.
 const (
-	TroubleNone      Trouble = ""
-	TroubleCapacity  Trouble = "capacity"  // no host has room, and nothing makes one
-	TroubleQuota     Trouble = "quota"     // a ResourceQuota or LimitRange refuses the pod
-	TroubleImage     Trouble = "image"     // the image cannot be pulled or named
-	TroubleConfig    Trouble = "config"    // secret, config map, volume, admission: somebody has to change something
-	TroubleCrash     Trouble = "crash"     // slurmd ended by itself
-	TroubleLost      Trouble = "lost"      // preempted, evicted, host gone: not the pod's fault, a new one may do
-	TroubleRefused   Trouble = "refused"   // slurmctld refused the registration (INVALID_REG)
-	TroubleBootstrap Trouble = "bootstrap" // slurmd runs and never registered
+	TroubleNone Trouble = ""
+	// TroubleCapacity: no host has room for the pod, or none could ever fit. Waiting helps when other pods end or
+	// somebody adds a host, which Pod.ScaleUp tells; nothing says how long.
+	TroubleCapacity Trouble = "capacity"
+	// TroubleQuota: a ResourceQuota or LimitRange refuses the pod. Waiting helps when others leave the quota, unless
+	// PodCreateFailed.Permanent says that the pod alone is too much.
+	TroubleQuota Trouble = "quota"
+	// TroubleImage: the image cannot be named, found or pulled. Waiting helps only if the registry is what fails.
+	TroubleImage Trouble = "image"
+	// TroubleConfig: a secret, config map or volume is missing or cannot be mounted, or admission refuses the pod. Somebody
+	// has to change something, not always in the NodeSet. Volumes alone may need some seconds on a new host.
+	TroubleConfig Trouble = "config"
+	// TroubleCrash: slurmd ended by itself or could not be started. Waiting does not help this pod.
+	TroubleCrash Trouble = "crash"
+	// TroubleLost: preempted, evicted, or the host is gone. Waiting does not help this pod, but it is not the
+	// pod's fault: a new one may do.
+	TroubleLost Trouble = "lost"
+	// TroubleRefused: slurmctld refused the registration (INVALID_REG). Waiting does not help.
+	TroubleRefused Trouble = "refused"
+	// TroubleBootstrap: slurmd runs and never registered. The waiting is over.
+	TroubleBootstrap Trouble = "bootstrap"
 )
 
 // Pod is what Kubernetes knows of one slurmd pod of ours.
@@ -180,9 +192,11 @@ type Pod struct {
 	Created    time.Time // API server clock, one-second resolution
 	Reason     string    // CamelCase, why it is not further ("Unschedulable", "ErrImagePull", "CrashLoopBackOff", …)
 	Message    string
-	// Trouble is the class of Reason; none while the pod makes its way.
+	// Trouble is the class of Reason; none while the pod makes its way, and where the reason does not tell.
+	// A pod that failed has one always.
 	Trouble Trouble
-	// ScaleUp is since when an autoscaler has been making a host for the pod; zero if none is.
+	// ScaleUp is since when an autoscaler has been making a host for the pod; zero if none is, or it gave up.
+	// Trouble may be TroubleCapacity all the while.
 	ScaleUp time.Time
 	// Offering the pod was made for; "" if the NodeSet has none.
 	Offering string
