@@ -24,7 +24,10 @@ const (
 )
 
 // BreakerKey names a breaker: a NodeSet's own (Offering "") or that of one of its offerings.
-type BreakerKey struct{ NodeSet, Offering string }
+type BreakerKey struct {
+	NodeSet  string `json:"nodeSet"`
+	Offering string `json:"offering,omitempty"`
+}
 
 // BreakerState says what a breaker lets through.
 type BreakerState string
@@ -38,14 +41,14 @@ const (
 
 // BreakerRecord is one breaker as plain data, for a NodeSet's status.
 type BreakerRecord struct {
-	Key      BreakerKey
-	State    BreakerState
-	Class    Trouble // of the newest failure that counted
-	Reason   string
-	Until    time.Time // zero: until the spec changes
-	Failures int       // that counted since the last success
-	Tries    int       // how often it opened since the last success
-	Spec     int64     // the spec generation that failed
+	Key      BreakerKey   `json:"key"`
+	State    BreakerState `json:"state"`
+	Class    Trouble      `json:"class"` // of the newest failure that counted
+	Reason   string       `json:"reason"`
+	Until    time.Time    `json:"until,omitzero"` // zero: until the spec changes
+	Failures int          `json:"failures"`       // that counted since the last success
+	Tries    int          `json:"tries"`          // how often it opened since the last success
+	Spec     int64        `json:"spec"`           // the spec generation that failed
 }
 
 // Attempt is leave to make one pod. The boot keeps it and reports what came of it with exactly one
@@ -133,9 +136,9 @@ func (b *Breakers) forget(nodeSet string) {
 }
 
 // Snapshot returns the breakers of a NodeSet about which there is something to say: its own first, then
-// those of its offerings by name.
+// those of its offerings by name. It is never nil.
 func (b *Breakers) Snapshot(nodeSet string) []BreakerRecord {
-	var all []BreakerRecord
+	all := []BreakerRecord{}
 	for key, s := range b.known {
 		if key.NodeSet == nodeSet {
 			all = append(all, s.BreakerRecord)
@@ -335,8 +338,9 @@ func (b *Breakers) blame(a Attempt, class Trouble) (BreakerKey, bool) {
 		return key, known
 	case TroubleImage, TroubleConfig, TroubleCrash, TroubleRefused, TroubleBootstrap:
 		return key, known
+	default: // lost says nothing about the next boot
+		return key, false
 	}
-	return key, false
 }
 
 func (b *Breakers) isProbe(a Attempt, key BreakerKey) bool {

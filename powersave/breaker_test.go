@@ -333,9 +333,8 @@ func TestBreakerSurvivesRestart(t *testing.T) {
 	bt.fail(bt.picked("demand", false), TroubleCrash)
 	saved := bt.b.Snapshot("cpu")
 	assert.Equal(t, []BreakerRecord{
-		{Key: BreakerKey{NodeSet: "cpu"}, State: BreakerClosed, Class: TroubleCrash, Reason: "it is crash", Failures: 1, Spec: 1,
-			Until: time.Time{}},
-		{Key: BreakerKey{"cpu", "spot"}, State: BreakerOpen, Class: TroubleCapacity, Reason: "it is capacity", Failures: 2, Tries: 2, Spec: 1,
+		{Key: BreakerKey{NodeSet: "cpu"}, State: BreakerClosed, Class: TroubleCrash, Reason: "it is crash", Failures: 1, Spec: 1},
+		{Key: BreakerKey{NodeSet: "cpu", Offering: "spot"}, State: BreakerOpen, Class: TroubleCapacity, Reason: "it is capacity", Failures: 2, Tries: 2, Spec: 1,
 			Until: bt.now.Add(6 * time.Minute)},
 	}, saved)
 

@@ -91,6 +91,10 @@ type NodeSetCounts struct {
 	Failed    int    `json:"failed"`
 	Unknown   int    `json:"unknown"`
 	Problem   string `json:"problem,omitempty"`
+	// InUse is how many nodes each offering has.
+	InUse map[string]int `json:"inUse,omitempty"`
+	// Breakers of the NodeSet and its offerings, as Breakers.Snapshot returns them; nil: not known.
+	Breakers []BreakerRecord `json:"breakers,omitempty"`
 }
 
 // Status is a picture of the Engine.

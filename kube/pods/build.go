@@ -25,7 +25,7 @@ const (
 	envPodUID              = "POD_UID"
 )
 
-// PodOptions are the settings that all pods of a cluster share.
+// PodOptions are the settings of a pod that neither the NodeSet nor the node says.
 type PodOptions struct {
 	// Cluster is the Slurm ClusterName.
 	Cluster string
@@ -34,6 +34,13 @@ type PodOptions struct {
 	ConfServer string
 	// Service is the headless service that gives pods a DNS name (spec.subdomain). May be empty.
 	Service string
+
+	// These belong to one boot. Offering is the name of one of the NodeSet's; "" for none.
+	Offering string
+	// Job is the Slurm job the node is powered up for: its pods want to be near each other. 0: none.
+	Job uint32
+	// ProvisioningRequest is the name of the request that made room for the pod. May be empty.
+	ProvisioningRequest string
 }
 
 // Build makes the pod for a boot of one node. generation says which boot of the node it is,
@@ -48,6 +55,8 @@ type PodOptions struct {
 // The template's args come last, so that they can add options or override --conf-server; its
 // command, if any, stays in front and has to run its arguments, unless it ends in a slurmd itself.
 // Resources come from the shape where the container does not name them (see defaultResources).
+// Node selector and tolerations of the offering are added to the template's, and a pod affinity to the
+// other pods of the job if the NodeSet has a topology key.
 //
 // The error names the field that is wrong; it is the same that Validate reports.
 func Build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string, o PodOptions) (*corev1.Pod, error) {
@@ -57,6 +66,10 @@ func Build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string
 	if problems := validation.IsDNS1123Label(node); len(problems) > 0 {
 		return nil, fmt.Errorf("NodeSet %s: node name %q cannot be a pod name: %s", ns.Name, node, problems[0])
 	}
+	return build(ns, node, generation, requestID, o)
+}
+
+func build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string, o PodOptions) (*corev1.Pod, error) {
 	template := ns.Spec.Template.DeepCopy()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -95,6 +108,9 @@ func Build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string
 		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.uid"}},
 	}}, slices.DeleteFunc(slurmd.Env, func(e corev1.EnvVar) bool { return e.Name == envPodUID })...)
 	defaultResources(slurmd, &ns.Spec.Shape)
+	if err := place(pod, ns, o); err != nil {
+		return nil, fmt.Errorf("NodeSet %s: %w", ns.Name, err)
+	}
 	return pod, nil
 }
 

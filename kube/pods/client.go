@@ -18,6 +18,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/generated/clientset/versioned"
+	"github.com/slurmtide/slurmtide/powersave"
 )
 
 // Defaults of Options. client-go's own limit of 5 requests a second would take over three minutes
@@ -122,14 +123,16 @@ func newClient(kube kubernetes.Interface, tide versioned.Interface, namespace, c
 // call that failed after the API server had done its work is healed by the next one.
 //
 // Any other pod of that name is a Conflict error, with Error.Existing set if the pod is the cluster's.
-func (c *Client) Create(ctx context.Context, nodeSet, node string, generation int64, requestID string) (uid string, err error) {
-	doing := "creating pod " + node
-	ns, missing := c.nodeSet(nodeSet)
+func (c *Client) Create(ctx context.Context, a powersave.CreatePod) (uid string, err error) {
+	doing := "creating pod " + a.Node
+	ns, missing := c.nodeSet(a.NodeSet)
 	if missing != nil {
 		missing.Doing = doing
 		return "", missing
 	}
-	pod, err := Build(ns, node, generation, requestID, c.opts.PodOptions)
+	o := c.opts.PodOptions
+	o.Offering, o.Job = a.Offering, a.Job
+	pod, err := Build(ns, a.Node, a.Generation, a.Request, o)
 	if err != nil {
 		return "", &Error{Class: Invalid, Doing: doing, Err: err}
 	}
@@ -142,12 +145,12 @@ func (c *Client) Create(ctx context.Context, nodeSet, node string, generation in
 	if !apierrors.IsAlreadyExists(err) {
 		return "", classify(err, doing, "create pods", c.namespace)
 	}
-	existing, err := c.kube.CoreV1().Pods(c.namespace).Get(ctx, node, metav1.GetOptions{})
+	existing, err := c.kube.CoreV1().Pods(c.namespace).Get(ctx, a.Node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", &Error{Class: Transient, Doing: doing, Err: errors.New("a pod of that name existed a moment ago and is gone now")}
 	}
 	if err != nil {
-		return "", classify(err, "reading pod "+node, "get pods", c.namespace)
+		return "", classify(err, "reading pod "+a.Node, "get pods", c.namespace)
 	}
 	why := c.mismatch(existing, pod)
 	if why == "" {

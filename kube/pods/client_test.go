@@ -62,7 +62,7 @@ func fail(kube *kubefake.Clientset, verb string, err error) {
 
 func TestCreate(t *testing.T) {
 	c, kube, _ := testClient(t)
-	uid, err := c.Create(t.Context(), "cpu", "cpu-1", 7, "req")
+	uid, err := c.Create(t.Context(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-1", Generation: 7, Request: "req"})
 	require.NoError(t, err)
 	assert.Equal(t, "uid-of-cpu-1", uid)
 	pod, err := kube.CoreV1().Pods("slurm").Get(t.Context(), "cpu-1", metav1.GetOptions{})
@@ -70,7 +70,7 @@ func TestCreate(t *testing.T) {
 	seen := Observe(pod)
 	assert.Equal(t, powersave.Pod{Node: "cpu-1", NodeSet: "cpu", UID: uid, Generation: 7, Request: "req", Phase: powersave.PodPending}, seen)
 
-	again, err := c.Create(t.Context(), "cpu", "cpu-1", 7, "another-request")
+	again, err := c.Create(t.Context(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-1", Generation: 7, Request: "another-request"})
 	require.NoError(t, err, "the same boot, asked for twice")
 	assert.Equal(t, uid, again)
 }
@@ -88,10 +88,10 @@ func TestCreateHealsTimeoutAfterCommit(t *testing.T) {
 		require.NoError(t, kube.Tracker().Add(pod))
 		return true, nil, apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
 	})
-	_, err := c.Create(t.Context(), "cpu", "cpu-1", 7, "req")
+	_, err := c.Create(t.Context(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-1", Generation: 7, Request: "req"})
 	require.Error(t, err)
 	assert.True(t, IsTransient(err))
-	uid, err := c.Create(t.Context(), "cpu", "cpu-1", 7, "req")
+	uid, err := c.Create(t.Context(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-1", Generation: 7, Request: "req"})
 	require.NoError(t, err)
 	assert.Equal(t, "made-it", uid)
 }
@@ -120,7 +120,7 @@ func TestCreateConflicts(t *testing.T) {
 			tc.change(pod)
 			require.NoError(t, kube.Tracker().Add(pod))
 
-			_, err = c.Create(t.Context(), "cpu", "cpu-1", 7, "req")
+			_, err = c.Create(t.Context(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-1", Generation: 7, Request: "req"})
 			require.ErrorContains(t, err, "creating pod cpu-1: a pod of that name exists and "+tc.want)
 			assert.True(t, IsConflict(err))
 			var e *Error
@@ -139,14 +139,14 @@ func TestCreateRefusals(t *testing.T) {
 	broken := newNodeSet("broken", "b-1")
 	broken.Spec.Shape.Gres = "gpu:x:y"
 	c, kube, _ := testClient(t, broken)
-	_, err := c.Create(t.Context(), "gone", "cpu-1", 1, "r")
+	_, err := c.Create(t.Context(), powersave.CreatePod{NodeSet: "gone", Node: "cpu-1", Generation: 1, Request: "r"})
 	require.ErrorContains(t, err, "creating pod cpu-1: there is no NodeSet gone in namespace slurm")
 	assert.True(t, IsInvalid(err))
-	_, err = c.Create(t.Context(), "broken", "b-1", 1, "r")
+	_, err = c.Create(t.Context(), powersave.CreatePod{NodeSet: "broken", Node: "b-1", Generation: 1, Request: "r"})
 	require.ErrorContains(t, err, "NodeSet broken: spec.shape.gres")
 	assert.True(t, IsInvalid(err))
 	c.nodeSets = nil
-	_, err = c.Create(t.Context(), "broken", "b-1", 1, "r")
+	_, err = c.Create(t.Context(), powersave.CreatePod{NodeSet: "broken", Node: "b-1", Generation: 1, Request: "r"})
 	require.ErrorContains(t, err, "have not been read yet")
 	assert.True(t, IsTransient(err))
 	assert.Empty(t, kube.Actions())
@@ -186,7 +186,7 @@ func TestErrorClasses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, kube, _ := testClient(t)
 			fail(kube, "create", tc.err)
-			_, err := c.Create(t.Context(), "cpu", "cpu-1", 1, "r")
+			_, err := c.Create(t.Context(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-1", Generation: 1, Request: "r"})
 			require.ErrorContains(t, err, "creating pod cpu-1: ")
 			require.ErrorContains(t, err, tc.want)
 			require.ErrorIs(t, err, tc.err)

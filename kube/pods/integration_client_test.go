@@ -105,12 +105,12 @@ func TestClient(t *testing.T) {
 	assert.Empty(t, next(t, h.synced, "the pods"))
 	require.NoError(t, client.Health().Err)
 
-	uid, err := client.Create(ctx, "cpu", "cpu-1", 7, "req-1")
+	uid, err := client.Create(ctx, powersave.CreatePod{NodeSet: "cpu", Node: "cpu-1", Generation: 7, Request: "req-1"})
 	require.NoError(t, err)
-	again, err := client.Create(ctx, "cpu", "cpu-1", 7, "req-2")
+	again, err := client.Create(ctx, powersave.CreatePod{NodeSet: "cpu", Node: "cpu-1", Generation: 7, Request: "req-2"})
 	require.NoError(t, err)
 	assert.Equal(t, uid, again)
-	_, err = client.Create(ctx, "cpu", "cpu-1", 8, "req-3")
+	_, err = client.Create(ctx, powersave.CreatePod{NodeSet: "cpu", Node: "cpu-1", Generation: 8, Request: "req-3"})
 	assert.True(t, IsConflict(err), "%v", err)
 	pod := next(t, h.pods, "the pod")
 	assert.Equal(t, []any{"cpu-1", "cpu", uid, int64(7), "req-1", powersave.PodPending}, []any{pod.Node, pod.NodeSet, pod.UID, pod.Generation, pod.Request, pod.Phase})
@@ -176,7 +176,7 @@ func TestClientErrors(t *testing.T) {
 		require.NoError(t, <-ended)
 
 		client.nodeSets = storeWith(t, newNodeSetIn(c.namespace))
-		_, err = client.Create(t.Context(), "cpu", "cpu-1", 1, "r")
+		_, err = client.Create(t.Context(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-1", Generation: 1, Request: "r"})
 		require.ErrorContains(t, err, `the right "create pods" is missing`)
 		assert.True(t, IsForbidden(err))
 		_, err = client.Delete(t.Context(), "cpu-1", "u")
@@ -195,7 +195,7 @@ func TestClientErrors(t *testing.T) {
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
-			_, err := admin.Create(context.Background(), "cpu", "cpu-2", 1, "r")
+			_, err := admin.Create(context.Background(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-2", Generation: 1, Request: "r"})
 			assert.True(t, IsQuota(err), "%v", err)
 		}, 30*time.Second, 200*time.Millisecond)
 		require.NoError(t, quotas.Delete(t.Context(), "none", metav1.DeleteOptions{}))
@@ -206,7 +206,7 @@ func TestClientErrors(t *testing.T) {
 			[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
-			_, err := admin.Create(context.Background(), "cpu", "cpu-3", 1, "r")
+			_, err := admin.Create(context.Background(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-3", Generation: 1, Request: "r"})
 			assert.True(t, IsInvalid(err), "%v", err)
 			assert.ErrorContains(t, err, "violates PodSecurity")
 		}, 30*time.Second, 200*time.Millisecond)
@@ -311,7 +311,7 @@ func TestObserveKubelet(t *testing.T) {
 		require.NoError(t, <-ended)
 	}()
 	for name := range cases {
-		_, err := client.Create(ctx, name, name, 1, "r")
+		_, err := client.Create(ctx, powersave.CreatePod{NodeSet: name, Node: name, Generation: 1, Request: "r"})
 		require.NoError(t, err)
 	}
 

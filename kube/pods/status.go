@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -34,7 +36,8 @@ type statusKey struct {
 }
 
 // UpdateStatus writes the counts into the status of the NodeSet they name, with conditions that say
-// whether the NodeSet is accepted and whether Slurm knows its nodes. It makes no request when
+// whether the NodeSet is accepted, whether Slurm knows its nodes and, if the breakers are known,
+// whether boots get room and go well. It makes no request when
 // nothing has changed, and none for a NodeSet that is gone.
 func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCounts) error {
 	ns, missing := c.nodeSet(counts.Name)
@@ -46,7 +49,7 @@ func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCount
 	}
 	key := statusKey{uid: ns.UID, generation: ns.Generation, counts: counts}
 	c.mu.Lock()
-	unchanged := c.written[counts.Name] == key
+	unchanged := reflect.DeepEqual(c.written[counts.Name], key)
 	c.mu.Unlock()
 	if unchanged {
 		return nil
@@ -54,7 +57,7 @@ func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCount
 	status := c.newStatus(ns, counts)
 	if !equality.Semantic.DeepEqual(status, &ns.Status) {
 		doing := "writing the status of NodeSet " + counts.Name
-		patch, err := json.Marshal(map[string]any{"status": status})
+		patch, err := statusPatch(status)
 		if err != nil {
 			return fmt.Errorf("%s: %w", doing, err)
 		}
@@ -75,6 +78,20 @@ func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCount
 	return nil
 }
 
+// statusPatch is a merge patch that also removes what the status no longer has.
+func statusPatch(status *v1alpha1.NodeSetStatus) ([]byte, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"breaker", "offerings"} {
+		if fields[name] == nil {
+			fields[name] = nil
+		}
+	}
+	return json.Marshal(map[string]any{"status": fields})
+}
+
 func (c *Client) newStatus(ns *v1alpha1.NodeSet, counts powersave.NodeSetCounts) *v1alpha1.NodeSetStatus {
 	status := ns.Status.DeepCopy()
 	status.ObservedGeneration = ns.Generation
@@ -92,7 +109,11 @@ func (c *Client) newStatus(ns *v1alpha1.NodeSet, counts powersave.NodeSetCounts)
 		inSlurm.Status, inSlurm.Reason = metav1.ConditionFalse, "Missing"
 		inSlurm.Message = fmt.Sprintf("slurmctld does not know %d of %d nodes: add them to slurm.conf with State=CLOUD, or take them out of spec.nodeNames", counts.Unknown, counts.Nodes)
 	}
-	for _, condition := range []metav1.Condition{accepted, inSlurm} {
+	conditions := []metav1.Condition{accepted, inSlurm}
+	if counts.Breakers != nil {
+		conditions = append(conditions, setBreakers(status, ns, &counts)...)
+	}
+	for _, condition := range conditions {
 		condition.ObservedGeneration = ns.Generation
 		condition.LastTransitionTime = metav1.NewTime(c.opts.Now())
 		meta.SetStatusCondition(&status.Conditions, condition)

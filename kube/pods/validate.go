@@ -32,7 +32,7 @@ func Validate(sets []*v1alpha1.NodeSet) []powersave.NodeSet {
 	result := make([]powersave.NodeSet, 0, len(sets))
 	owner := map[string]string{}
 	for _, ns := range byAge {
-		checked := powersave.NodeSet{Name: ns.Name, UID: string(ns.UID)}
+		checked := engineNodeSet(ns)
 		nodes, err := slurmconf.ParseHostlist(ns.Spec.NodeNames)
 		if err != nil {
 			err = fmt.Errorf("spec.nodeNames: %w", err)
@@ -98,7 +98,7 @@ func checkNodeName(name string) error {
 
 // checkSpec reports everything that is wrong with a spec on its own, apart from nodeNames.
 func checkSpec(spec *v1alpha1.NodeSetSpec) error {
-	return errors.Join(checkSupported(spec), checkShape(&spec.Shape), checkTemplate(spec))
+	return errors.Join(checkSupported(spec), checkShape(&spec.Shape), checkTemplate(spec), checkOfferings(spec), checkTimes(spec))
 }
 
 func checkSupported(spec *v1alpha1.NodeSetSpec) error {
@@ -115,13 +115,15 @@ func checkSupported(spec *v1alpha1.NodeSetSpec) error {
 		{"spec.replicas greater than 0", spec.Replicas != nil && *spec.Replicas > 0},
 		{"spec.shape.features", spec.Shape.Features != nil},
 		{"spec.shape.weight", spec.Shape.Weight != nil},
+		{"spec.suspend", spec.Suspend != nil},
+		// What waits for the engine alone.
 		{"spec.offerings", spec.Offerings != nil},
 		{"spec.boot.strategy", boot.Strategy != ""},
 		{"spec.boot.deadline", boot.Deadline != nil},
 		{"spec.boot.unschedulableGrace", boot.UnschedulableGrace != nil},
 		{"spec.boot.provisioningRequest", boot.ProvisioningRequest != nil},
+		{"spec.boot.topologyKey", boot.TopologyKey != ""},
 		{"spec.backoff", spec.Backoff != nil},
-		{"spec.suspend", spec.Suspend != nil},
 	} {
 		if field.set {
 			unsupported = append(unsupported, fmt.Errorf("%s is not supported yet in this version: remove it", field.path))

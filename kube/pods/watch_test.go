@@ -132,7 +132,7 @@ func TestRun(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(t, r.take(), "nothing the engine looks at has changed")
 
-		uid, err := c.Create(ctx, "cpu", "cpu-3", 1, "r")
+		uid, err := c.Create(ctx, powersave.CreatePod{NodeSet: "cpu", Node: "cpu-3", Generation: 1, Request: "r"})
 		require.NoError(t, err)
 		require.NoError(t, pods.Delete(ctx, "cpu-2", metav1.DeleteOptions{}))
 		synctest.Wait()

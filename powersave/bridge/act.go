@@ -67,7 +67,7 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 func (b *Bridge) create(ctx context.Context, a powersave.CreatePod) powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	uid, err := b.Kubernetes.Create(ctx, a.NodeSet, a.Node, a.Generation, a.Request)
+	uid, err := b.Kubernetes.Create(ctx, a)
 	b.Metrics.podCall("create", err)
 	if err == nil {
 		b.Log.Info("pod created", "node", a.Node, "nodeset", a.NodeSet, "request", a.Request, "uid", uid)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,7 +42,7 @@ type Kubernetes interface {
 	// Create makes the pod of a boot and returns its UID; a pod of the same generation that
 	// exists already is success. An error may have the methods Permanent() bool and
 	// ExistingPod() (powersave.Pod, bool), the pod that has the name, and Trouble() powersave.Trouble.
-	Create(ctx context.Context, nodeSet, node string, generation int64, request string) (uid string, err error)
+	Create(ctx context.Context, a powersave.CreatePod) (uid string, err error)
 	// Delete asks for the pod with this UID to go. gone reports that no such pod exists any more.
 	Delete(ctx context.Context, node, uid string) (gone bool, err error)
 	// UpdateStatus writes the counts into the NodeSet's status.
@@ -401,7 +402,7 @@ func (b *Bridge) publish(ctx context.Context) {
 			continue
 		case now.Before(b.retries[c.Name]):
 			continue
-		case b.sent[c.Name] == c:
+		case reflect.DeepEqual(b.sent[c.Name], c):
 			continue
 		}
 		delete(b.retries, c.Name)

@@ -115,7 +115,8 @@ func (w *world) UpdateNodes(_ context.Context, u powersave.NodeUpdate) error {
 	return nil
 }
 
-func (w *world) Create(_ context.Context, nodeSet, node string, generation int64, request string) (string, error) {
+func (w *world) Create(_ context.Context, a powersave.CreatePod) (string, error) {
+	node := a.Node
 	time.Sleep(w.createTakes)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,7 +128,7 @@ func (w *world) Create(_ context.Context, nodeSet, node string, generation int64
 		return p.UID, nil
 	}
 	w.lastUID++
-	p := powersave.Pod{Node: node, NodeSet: nodeSet, UID: "uid-" + strconv.Itoa(w.lastUID), Generation: generation, Request: request, Phase: powersave.PodScheduled}
+	p := powersave.Pod{Node: node, NodeSet: a.NodeSet, UID: "uid-" + strconv.Itoa(w.lastUID), Generation: a.Generation, Request: a.Request, Phase: powersave.PodScheduled}
 	if node == w.stuck {
 		p.Phase, p.Reason, p.Trouble = powersave.PodPending, "Unschedulable", powersave.TroubleCapacity
 		time.AfterFunc(time.Second, func() { w.bridge.Pod(p) })

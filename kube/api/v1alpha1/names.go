@@ -8,11 +8,22 @@ const (
 	LabelNodeSet = "slurmtide.io/nodeset"
 	// LabelNode holds the Slurm NodeName, which is also the pod's name and hostname.
 	LabelNode = "slurmtide.io/node"
+	// LabelOffering holds the offering the pod was made for.
+	LabelOffering = "slurmtide.io/offering"
+	// LabelJob holds the ID of the Slurm job the node was powered up for. Later jobs may run on it.
+	LabelJob = "slurmtide.io/job"
 	// AnnotationGeneration counts the boots of a node; a late power-down carries
 	// an older generation than the pod it must not touch.
 	AnnotationGeneration = "slurmtide.io/generation"
 	// AnnotationRequest holds the ID of the request that started the boot.
 	AnnotationRequest = "slurmtide.io/request"
+)
+
+// Annotations by which the cluster autoscaler knows that room was made for a pod beforehand
+// (autoscaling.x-k8s.io/v1). It wants both.
+const (
+	AnnotationConsumeProvisioningRequest = "autoscaling.x-k8s.io/consume-provisioning-request"
+	AnnotationProvisioningClassName      = "autoscaling.x-k8s.io/provisioning-class-name"
 )
 
 // ContainerSlurmd is the name of the container in spec.template that runs slurmd.

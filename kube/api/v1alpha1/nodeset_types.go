@@ -62,15 +62,22 @@ const (
 )
 
 // The rules below that refuse fields without an implementation stand one per field, so that the
-// message names the field. checkSupported in package pods says the same.
+// message names the field. checkSupported in package pods says the same. The second group waits for
+// the engine alone: pods, checks and status know these fields.
 
 // NodeSetSpec is what the nodes are called, what they offer to Slurm and how their pods look.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Dynamic'",message="spec.mode Dynamic is not supported yet in this version: use Cloud"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas == 0",message="spec.replicas greater than 0 is not supported yet in this version: remove it or set it to 0"
-// +kubebuilder:validation:XValidation:rule="!has(self.offerings)",message="spec.offerings is not supported yet in this version: remove it and put node selector and tolerations into spec.template"
-// +kubebuilder:validation:XValidation:rule="!has(self.backoff)",message="spec.backoff is not supported yet in this version: remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.suspend)",message="spec.suspend is not supported yet in this version: remove it and set SuspendTime in slurm.conf"
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.offerings)",message="spec.offerings is not supported yet in this version: remove it and put node selector and tolerations into spec.template"
+// +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.boot.strategy)",message="spec.boot.strategy is not supported yet in this version: remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.boot.deadline)",message="spec.boot.deadline is not supported yet in this version: remove it and set ResumeTimeout in slurm.conf"
+// +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.boot.unschedulableGrace)",message="spec.boot.unschedulableGrace is not supported yet in this version: remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.boot.provisioningRequest)",message="spec.boot.provisioningRequest is not supported yet in this version: remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.boot.topologyKey)",message="spec.boot.topologyKey is not supported yet in this version: remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.backoff)",message="spec.backoff is not supported yet in this version: remove it"
 //
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.exists(c, c.name == 'slurmd')",message="spec.template.spec.containers must have a container named slurmd"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || (has(c.image) && size(c.image) > 0))",message="spec.template.spec.containers: the container slurmd needs an image"
@@ -224,15 +231,17 @@ type Shape struct {
 
 // Offering is one way to get hosts for the shape.
 type Offering struct {
-	// Name of the offering, unique in the NodeSet.
+	// Name of the offering, unique in the NodeSet. Pods carry it as a label.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`
 	Name string `json:"name"`
 
-	// Added to the template's node selector.
+	// Added to the template's node selector, which must not say something else for the same key.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxProperties=64
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
 	// Added to the template's tolerations.
@@ -247,10 +256,10 @@ type Offering struct {
 	// +optional
 	Weight *int32 `json:"weight,omitempty"`
 
-	// Most nodes that may run on this offering at once.
+	// Most nodes that may run on this offering at once. Absent: no limit.
 	//
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	Limit *int32 `json:"limit,omitempty"`
 }
 
@@ -262,33 +271,66 @@ type BootStrategy string
 const (
 	// AllOrNothing gives back every node of a job that does not get all of them by the deadline.
 	AllOrNothing BootStrategy = "AllOrNothing"
-	// Greedy keeps the nodes that came up for jobs that can be completed with them.
+	// Greedy does the same, youngest job first, so that older jobs get what it held.
 	Greedy BootStrategy = "Greedy"
-	// BestEffort keeps every node that came up.
+	// BestEffort gives back only the nodes that failed.
 	BestEffort BootStrategy = "BestEffort"
+)
+
+// TopologyMode says how strictly the pods of one job stay in one topology domain.
+//
+// +kubebuilder:validation:Enum=Required;Preferred
+type TopologyMode string
+
+const (
+	// TopologyRequired leaves a pod unscheduled rather than outside the domain of its job.
+	TopologyRequired TopologyMode = "Required"
+	// TopologyPreferred takes another domain when there is no room.
+	TopologyPreferred TopologyMode = "Preferred"
 )
 
 // BootPolicy says how the nodes of one job are brought up.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.strategy)",message="spec.boot.strategy is not supported yet in this version: remove it"
-// +kubebuilder:validation:XValidation:rule="!has(self.deadline)",message="spec.boot.deadline is not supported yet in this version: remove it and set ResumeTimeout in slurm.conf"
-// +kubebuilder:validation:XValidation:rule="!has(self.unschedulableGrace)",message="spec.boot.unschedulableGrace is not supported yet in this version: remove it"
-// +kubebuilder:validation:XValidation:rule="!has(self.provisioningRequest)",message="spec.boot.provisioningRequest is not supported yet in this version: remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.topologyMode) || has(self.topologyKey)",message="spec.boot.topologyMode needs spec.boot.topologyKey beside it"
+// +kubebuilder:validation:XValidation:rule="!has(self.deadline) || duration(self.deadline) > duration('0s')",message="spec.boot.deadline must be more than 0s"
+// +kubebuilder:validation:XValidation:rule="!has(self.unschedulableGrace) || duration(self.unschedulableGrace) > duration('0s')",message="spec.boot.unschedulableGrace must be more than 0s"
 type BootPolicy struct {
-	// What happens when a job cannot get all its nodes.
+	// What happens when a job cannot get all its nodes. AllOrNothing (the default): they are given back at once.
+	// Greedy: the same, the youngest job first, so that older ones get what it held. BestEffort: only
+	// the nodes that failed are given back.
 	//
 	// +optional
 	Strategy BootStrategy `json:"strategy,omitempty"`
 
-	// Time from the resume request until all nodes of a job must have registered. Shorter than ResumeTimeout.
+	// Time from the resume request until all nodes of a job must have registered, for example "4m". Must be
+	// shorter than ResumeTimeout. Default: ResumeTimeout less a margin.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 
-	// How long a pod may stay unschedulable before its boot counts as failed for lack of capacity.
+	// How long a pod may stay unschedulable before its boot counts as failed for lack of capacity, for
+	// example "30s".
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`
 	UnschedulableGrace *metav1.Duration `json:"unschedulableGrace,omitempty"`
+
+	// Label of hosts, for example "topology.kubernetes.io/zone": pods that are made for one job go where it
+	// has the same value.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`
+	TopologyKey string `json:"topologyKey,omitempty"`
+
+	// Preferred (the default): pods go elsewhere when there is no room. Required: they stay pending.
+	//
+	// +optional
+	TopologyMode TopologyMode `json:"topologyMode,omitempty"`
 
 	// Ask the cluster autoscaler for all nodes of a job at once before pods are made.
 	//
@@ -308,19 +350,33 @@ type ProvisioningRequest struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
-	Parameters map[string]string `json:"parameters,omitempty"`
+	Parameters map[string]ProvisioningParameter `json:"parameters,omitempty"`
 }
 
-// BackoffPolicy says how long an offering rests after it had no capacity.
+// ProvisioningParameter is a parameter's value.
+//
+// +kubebuilder:validation:MaxLength=255
+type ProvisioningParameter string
+
+// BackoffPolicy says how long an offering, or the NodeSet, rests after boots failed on it.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.initial) || duration(self.initial) > duration('0s')",message="spec.backoff.initial must be more than 0s"
+// +kubebuilder:validation:XValidation:rule="!has(self.max) || duration(self.max) > duration('0s')",message="spec.backoff.max must be more than 0s"
+// +kubebuilder:validation:XValidation:rule="!has(self.initial) || !has(self.max) || duration(self.initial) <= duration(self.max)",message="spec.backoff.initial must not be more than spec.backoff.max"
 type BackoffPolicy struct {
-	// First rest; it doubles with every failure.
+	// First rest, for example "1m". After it one pod is tried; the rest doubles when that fails too.
+	// Default: 3m for an offering, 1m for the NodeSet.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`
 	Initial *metav1.Duration `json:"initial,omitempty"`
 
-	// Longest rest.
+	// Longest rest. Default: 30m.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`
 	Max *metav1.Duration `json:"max,omitempty"`
 }
 
@@ -386,6 +442,12 @@ type NodeSetStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
+	// Why no pods, or only one at a time, are made for the NodeSet; absent while boots succeed.
+	// It is also the bridge's memory across restarts.
+	//
+	// +optional
+	Breaker *BreakerStatus `json:"breaker,omitempty"`
+
 	// What is known of each offering.
 	//
 	// +optional
@@ -394,40 +456,67 @@ type NodeSetStatus struct {
 	Offerings []OfferingStatus `json:"offerings,omitempty"`
 }
 
-// OfferingState says whether an offering is used for new pods.
+// BreakerState says whether new pods are made.
 //
-// +kubebuilder:validation:Enum=Available;BackingOff
-type OfferingState string
+// +kubebuilder:validation:Enum=Available;BackingOff;Probing
+type BreakerState string
 
 const (
-	// OfferingAvailable says that new pods may use it.
-	OfferingAvailable OfferingState = "Available"
-	// OfferingBackingOff says that it had no capacity and rests until RetryTime.
-	OfferingBackingOff OfferingState = "BackingOff"
+	// BreakerAvailable says that new pods are made.
+	BreakerAvailable BreakerState = "Available"
+	// BreakerBackingOff says that none are made until RetryTime, or without one until the spec is changed.
+	BreakerBackingOff BreakerState = "BackingOff"
+	// BreakerProbing says that one pod is out, and none are made until it is known what becomes of it.
+	BreakerProbing BreakerState = "Probing"
 )
+
+// BreakerStatus says what failed lately, and when it is tried again.
+type BreakerStatus struct {
+	// Available, BackingOff or Probing.
+	//
+	// +optional
+	State BreakerState `json:"state,omitempty"`
+
+	// Class of the newest failure: capacity, quota, image, config, crash, refused or bootstrap.
+	//
+	// +optional
+	Class string `json:"class,omitempty"`
+
+	// The newest failure, in words.
+	//
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// When it is tried again. Absent while BackingOff: when the spec is changed.
+	//
+	// +optional
+	RetryTime *metav1.Time `json:"retryTime,omitempty"`
+
+	// Failures since the last success.
+	//
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+
+	// How often it began to back off since the last success.
+	//
+	// +optional
+	Tries int32 `json:"tries,omitempty"`
+
+	// metadata.generation of the spec that failed.
+	//
+	// +optional
+	SpecGeneration int64 `json:"specGeneration,omitempty"`
+}
 
 // OfferingStatus is what is known of one offering.
 type OfferingStatus struct {
 	// Name of the offering.
 	Name string `json:"name"`
 
-	// Available or BackingOff.
-	//
-	// +optional
-	State OfferingState `json:"state,omitempty"`
-
 	// Nodes that run on it.
 	//
 	// +optional
 	Nodes int32 `json:"nodes"`
 
-	// When it is tried again.
-	//
-	// +optional
-	RetryTime *metav1.Time `json:"retryTime,omitempty"`
-
-	// Why it rests.
-	//
-	// +optional
-	Message string `json:"message,omitempty"`
+	BreakerStatus `json:",inline"`
 }
