@@ -306,6 +306,7 @@ type BootPolicy struct {
 	// shorter than ResumeTimeout. Default: ResumeTimeout less a margin.
 	//
 	// +optional
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
@@ -314,6 +315,7 @@ type BootPolicy struct {
 	// example "30s".
 	//
 	// +optional
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`
 	UnschedulableGrace *metav1.Duration `json:"unschedulableGrace,omitempty"`
@@ -368,6 +370,7 @@ type BackoffPolicy struct {
 	// Default: 3m for an offering, 1m for the NodeSet.
 	//
 	// +optional
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`
 	Initial *metav1.Duration `json:"initial,omitempty"`
@@ -375,6 +378,7 @@ type BackoffPolicy struct {
 	// Longest rest. Default: 30m.
 	//
 	// +optional
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`
 	Max *metav1.Duration `json:"max,omitempty"`
