@@ -33,6 +33,11 @@ func engineNodeSet(ns *v1alpha1.NodeSet) powersave.NodeSet {
 	return set
 }
 
+// checkBoot reports what is wrong with offerings, boot and backoff.
+func checkBoot(spec *v1alpha1.NodeSetSpec) error {
+	return errors.Join(checkOfferings(spec), checkTimes(spec))
+}
+
 // checkOfferings reports offerings that contradict each other or the template.
 func checkOfferings(spec *v1alpha1.NodeSetSpec) error {
 	var problems []error

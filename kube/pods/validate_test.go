@@ -47,6 +47,7 @@ func TestValidateOne(t *testing.T) {
 		"provisioning request": {func(s *v1alpha1.NodeSetSpec) {
 			s.Boot = &v1alpha1.BootPolicy{ProvisioningRequest: &v1alpha1.ProvisioningRequest{}}
 		}, "spec.boot.provisioningRequest is not supported yet"},
+		"topology":        {func(s *v1alpha1.NodeSetSpec) { s.Boot = &v1alpha1.BootPolicy{TopologyKey: "zone"} }, "spec.boot.topologyKey is not supported yet"},
 		"backoff":         {func(s *v1alpha1.NodeSetSpec) { s.Backoff = &v1alpha1.BackoffPolicy{} }, "spec.backoff is not supported yet"},
 		"suspend":         {func(s *v1alpha1.NodeSetSpec) { s.Suspend = &v1alpha1.SuspendPolicy{} }, "spec.suspend is not supported yet"},
 		"no cpus":         {func(s *v1alpha1.NodeSetSpec) { s.Shape.CPUs = 0 }, "spec.shape.cpus is 0"},
