@@ -25,6 +25,7 @@ func Rights() []Right {
 		{Group: v1alpha1.GroupName, Resource: "nodesets", Verbs: []string{"list", "watch"}},
 		{Group: v1alpha1.GroupName, Resource: "nodesets", Subresource: "status", Verbs: []string{"patch"}},
 		{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
+		{Resource: eventResource, Verbs: []string{"list", "watch"}}, // without it Run works on, see Run
 	}
 }
 

@@ -224,5 +224,5 @@ func (c *Client) nodeSet(name string) (*v1alpha1.NodeSet, *Error) {
 	if ns, ok := obj.(*v1alpha1.NodeSet); found && ok {
 		return ns, nil
 	}
-	return nil, &Error{Class: Invalid, Doing: doing, Err: fmt.Errorf("there is no NodeSet %s in namespace %s", name, c.namespace)}
+	return nil, &Error{Class: Invalid, elsewhere: true, Doing: doing, Err: fmt.Errorf("there is no NodeSet %s in namespace %s", name, c.namespace)}
 }

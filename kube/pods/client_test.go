@@ -277,7 +277,7 @@ func TestCheckAccess(t *testing.T) {
 	assert.Equal(t, map[string]bool{
 		"create pods": true, "delete pods": true, "get pods": true, "list pods": true, "watch pods": true,
 		"list nodesets.slurmtide.io": true, "watch nodesets.slurmtide.io": true, "patch nodesets.slurmtide.io/status": true,
-		"create events.events.k8s.io": true, "patch events.events.k8s.io": true,
+		"create events.events.k8s.io": true, "patch events.events.k8s.io": true, "list events": true, "watch events": true,
 	}, asked)
 
 	refused["delete pods"], refused["patch nodesets.slurmtide.io/status"] = true, true

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"regexp"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,8 +24,10 @@ const (
 	Transient ErrorClass = "transient"
 	// Conflict: the pod that has the name must go first; see Error.Existing.
 	Conflict ErrorClass = "conflict"
-	// Quota: a ResourceQuota or LimitRange must be raised, or other pods go.
+	// Quota: a ResourceQuota must be raised, or other pods go.
 	Quota ErrorClass = "quota"
+	// Limit: a LimitRange or ResourceQuota refuses the pod whatever others use: it or spec.template must be changed.
+	Limit ErrorClass = "limit"
 	// Forbidden: the RBAC rights or credentials of the bridge must be fixed.
 	Forbidden ErrorClass = "forbidden"
 	// Invalid: the NodeSet, the namespace or an admission policy must be changed.
@@ -48,6 +49,8 @@ type Error struct {
 	// RetryAfter is what the API server asked for; 0: it did not say.
 	RetryAfter time.Duration
 	Err        error
+
+	elsewhere bool // Invalid is not the pod but the place for it
 }
 
 // Error says what was done, what came of it and what to do.
@@ -68,7 +71,19 @@ func (e *Error) Unwrap() error { return e.Err }
 // Permanent reports whether somebody has to change something first. A quota is not permanent: it
 // has room again when other nodes are powered down.
 func (e *Error) Permanent() bool {
-	return e.Class == Forbidden || e.Class == Invalid || e.Class == Conflict && e.Existing == nil
+	return e.Class == Forbidden || e.Class == Invalid || e.Class == Limit || e.Class == Conflict && e.Existing == nil
+}
+
+// Trouble is the class of the trouble with the pod that was to be created. What is wrong with the API server,
+// the namespace, the bridge's rights or one node's name says nothing of other pods, and is none.
+func (e *Error) Trouble() powersave.Trouble {
+	switch {
+	case e.Class == Quota, e.Class == Limit:
+		return powersave.TroubleQuota
+	case e.Class == Invalid && !e.elsewhere:
+		return powersave.TroubleConfig
+	}
+	return powersave.TroubleNone
 }
 
 // ExistingPod returns Existing.
@@ -113,18 +128,21 @@ func classify(err error, doing, right, namespace string) *Error {
 		e.Class = Forbidden
 		e.Missing = []string{right}
 		e.Hint = fmt.Sprintf("the right %q is missing in namespace %s: add it to the Role of the bridge's service account", right, namespace)
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+	case apierrors.IsForbidden(err) && quotaMessage.MatchString(err.Error()):
 		e.Class = Quota
 		e.Hint = "raise the ResourceQuota of the namespace or make room in it"
+	case apierrors.IsForbidden(err) && limitMessage.MatchString(err.Error()):
+		e.Class = Limit
+		e.Hint = "change the LimitRange or ResourceQuota of the namespace, or the resources in spec.template of the NodeSet"
 	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
-		e.Class = Invalid
+		e.Class, e.elsewhere = Invalid, true
 		e.Hint = "the namespace is being deleted"
 	case apierrors.IsForbidden(err):
-		// Pod Security, LimitRange, a policy webhook: the API server's text says which.
+		// Pod Security, a missing service account, a policy webhook: the API server's text says which.
 		e.Class = Invalid
 		e.Hint = "an admission policy refuses the pod: change the policy or spec.template of the NodeSet"
 	case apierrors.IsNotFound(err):
-		e.Class = Invalid
+		e.Class, e.elsewhere = Invalid, true
 		e.Hint = "check that namespace " + namespace + " exists and that the chart slurmtide-crds is installed"
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err), apierrors.IsUnsupportedMediaType(err):
 		e.Class = Invalid
@@ -140,6 +158,12 @@ func classify(err error, doing, right, namespace string) *Error {
 func isRBAC(err error) bool { return rbacMessage.MatchString(err.Error()) }
 
 var rbacMessage = regexp.MustCompile(`cannot [a-z]+ (resource|path) "`)
+
+// Messages of the admission plugins ResourceQuota and LimitRanger, which have no reason of their own.
+var (
+	quotaMessage = regexp.MustCompile(`exceeded quota: |status unknown for quota: `)
+	limitMessage = regexp.MustCompile(`(minimum|maximum) \S+ usage per (Pod|Container) is |max limit to request ratio per (Pod|Container) is |failed quota: |insufficient quota to `)
+)
 
 func isUnreachable(err error) bool {
 	var status apierrors.APIStatus

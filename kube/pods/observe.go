@@ -3,8 +3,8 @@ package pods
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,67 +12,80 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
-// Observe tells what the engine needs to know of a pod.
+// Observe tells what the engine needs to know of a pod, from the pod alone. What events tell of it
+// besides, a Client adds.
 //
-// Reason and Message are empty while a pod makes its normal way, and say what holds it up or
+// Reason, Message and Trouble are empty while a pod makes its normal way, and say what holds it up or
 // ended it otherwise: the scheduler's "Unschedulable", the kubelet's "ErrImagePull",
 // "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError",
 // "CrashLoopBackOff", "OutOfcpu", "Evicted", the runtime's "OOMKilled", "Error", "StartError". A slurmd
 // that ended with status 0 is "Completed", and Failed as well: no slurmd ends by itself.
 //
-// A deletion timestamp outranks everything: a terminating pod is nobody's any more, whatever it does.
+// A deletion timestamp outranks everything: a terminating pod is nobody's any more, whatever it does. Its
+// Trouble is TroubleLost if Kubernetes took it, and none otherwise.
 // A pod without a readable generation annotation has generation 0.
 func Observe(p *corev1.Pod) powersave.Pod {
 	generation, _ := strconv.ParseInt(p.Annotations[v1alpha1.AnnotationGeneration], 10, 64)
 	seen := powersave.Pod{
 		Node:       p.Name,
 		NodeSet:    p.Labels[v1alpha1.LabelNodeSet],
+		Offering:   p.Labels[v1alpha1.LabelOffering],
 		UID:        string(p.UID),
 		Generation: generation,
 		Request:    p.Annotations[v1alpha1.AnnotationRequest],
 		Host:       p.Spec.NodeName,
 		Created:    p.CreationTimestamp.Time,
 	}
-	seen.Phase, seen.Reason, seen.Message = phase(p)
+	ph, v := phase(p)
+	seen.Phase = ph
+	taken := condition(p, corev1.DisruptionTarget)
+	if taken.Status == corev1.ConditionTrue && (v.trouble == powersave.TroubleNone || v.trouble == powersave.TroubleCrash && p.Status.Reason == "") {
+		v = verdict{cmp.Or(taken.Reason, string(corev1.DisruptionTarget)), taken.Message, powersave.TroubleLost}
+	}
 	if p.DeletionTimestamp != nil {
 		seen.Phase = powersave.PodTerminating
+		if v.trouble != powersave.TroubleLost {
+			v.trouble = powersave.TroubleNone
+		}
 	}
+	seen.Reason, seen.Message, seen.Trouble = v.reason, sentence(v.message), v.trouble
 	return seen
 }
 
-func phase(p *corev1.Pod) (ph powersave.PodPhase, reason, message string) {
+// verdict is what is wrong with a pod: a CamelCase reason, words for people, and the class.
+type verdict struct {
+	reason, message string
+	trouble         powersave.Trouble
+}
+
+func phase(p *corev1.Pod) (powersave.PodPhase, verdict) {
 	slurmd := containerStatus(p.Status.ContainerStatuses, v1alpha1.ContainerSlurmd)
 	switch {
 	case p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded:
-		reason, message = ending(p, slurmd)
-		return powersave.PodFailed, reason, message
+		return powersave.PodFailed, ending(p, slurmd)
 	case p.Status.Phase == corev1.PodUnknown || p.Status.Reason == "NodeLost":
-		return powersave.PodUnknown, cmp.Or(p.Status.Reason, "NodeLost"), cmp.Or(p.Status.Message, "the host "+p.Spec.NodeName+" does not answer")
+		return powersave.PodUnknown, verdict{
+			cmp.Or(p.Status.Reason, "NodeLost"), cmp.Or(p.Status.Message, "the host "+p.Spec.NodeName+" does not answer"), powersave.TroubleLost,
+		}
 	case slurmd != nil && slurmd.State.Terminated != nil:
 		// Another container keeps the pod alive; the node is gone all the same.
-		reason, message = terminated(slurmd)
-		return powersave.PodFailed, reason, message
+		return powersave.PodFailed, terminated(slurmd)
 	case p.Spec.NodeName == "":
-		reason, message = notScheduled(p)
-		return powersave.PodPending, reason, message
+		return powersave.PodPending, notScheduled(p)
 	case slurmd != nil && slurmd.State.Running != nil:
 		if condition(p, corev1.PodReady).Status == corev1.ConditionTrue {
-			return powersave.PodReady, "", ""
+			return powersave.PodReady, verdict{}
 		}
-		return powersave.PodRunning, "", ""
+		return powersave.PodRunning, verdict{}
 	}
-	reason, message = notStarted(p)
-	return powersave.PodScheduled, reason, message
+	return powersave.PodScheduled, notStarted(p)
 }
 
 // ending explains a pod that ended. The kubelet's own reason (Evicted, OutOfcpu, …) comes first;
 // then an init container that failed, because slurmd never ran; then slurmd.
-func ending(p *corev1.Pod, slurmd *corev1.ContainerStatus) (reason, message string) {
+func ending(p *corev1.Pod, slurmd *corev1.ContainerStatus) verdict {
 	if p.Status.Reason != "" {
-		return p.Status.Reason, p.Status.Message
-	}
-	if c := condition(p, corev1.DisruptionTarget); c.Status == corev1.ConditionTrue {
-		return c.Reason, c.Message
+		return verdict{p.Status.Reason, p.Status.Message, endTrouble(p.Status.Reason, p.Status.Message)}
 	}
 	for i := range p.Status.InitContainerStatuses {
 		if s := &p.Status.InitContainerStatuses[i]; s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 && !started(slurmd) {
@@ -82,7 +95,7 @@ func ending(p *corev1.Pod, slurmd *corev1.ContainerStatus) (reason, message stri
 	if slurmd != nil && slurmd.State.Terminated != nil {
 		return terminated(slurmd)
 	}
-	return string(p.Status.Phase), cmp.Or(p.Status.Message, "the pod ended and does not say why")
+	return verdict{string(p.Status.Phase), cmp.Or(p.Status.Message, "the pod ended and does not say why"), powersave.TroubleCrash}
 }
 
 // started reports whether a container ran at all.
@@ -90,27 +103,27 @@ func started(s *corev1.ContainerStatus) bool {
 	return s != nil && s.State.Terminated != nil && !s.State.Terminated.StartedAt.IsZero()
 }
 
-func terminated(s *corev1.ContainerStatus) (reason, message string) {
+func terminated(s *corev1.ContainerStatus) verdict {
 	t := s.State.Terminated
 	text := fmt.Sprintf("container %s ended with exit code %d", s.Name, t.ExitCode)
 	if t.Signal != 0 {
 		text = fmt.Sprintf("container %s was ended by signal %d", s.Name, t.Signal)
 	}
-	if m := strings.TrimSpace(t.Message); m != "" {
+	if m := lastLine(t.Message); m != "" {
 		text += ": " + m
 	}
-	return cmp.Or(t.Reason, "Error"), text
+	return verdict{cmp.Or(t.Reason, "Error"), text, containerTrouble(t)}
 }
 
-func notScheduled(p *corev1.Pod) (reason, message string) {
+func notScheduled(p *corev1.Pod) verdict {
 	if c := condition(p, corev1.PodScheduled); c.Status == corev1.ConditionFalse {
-		return c.Reason, c.Message
+		return verdict{c.Reason, c.Message, schedulingTrouble(c.Reason, c.Message)}
 	}
-	return "", ""
+	return verdict{}
 }
 
 // notStarted explains a pod that is on a host and whose slurmd does not run yet.
-func notStarted(p *corev1.Pod) (reason, message string) {
+func notStarted(p *corev1.Pod) verdict {
 	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for i := range statuses {
 			s := &statuses[i]
@@ -118,17 +131,23 @@ func notStarted(p *corev1.Pod) (reason, message string) {
 			if w == nil || w.Reason == "" || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing" {
 				continue
 			}
-			message = fmt.Sprintf("container %s (image %s)", s.Name, s.Image)
+			message := fmt.Sprintf("container %s (image %s)", s.Name, s.Image)
 			if w.Message != "" {
 				message += ": " + w.Message
 			}
 			if t := s.LastTerminationState.Terminated; t != nil {
 				message += fmt.Sprintf("; it last ended with exit code %d (%s)", t.ExitCode, t.Reason)
 			}
-			return w.Reason, message
+			return verdict{w.Reason, message, settled(waitingTrouble[w.Reason], w.Message)}
 		}
 	}
-	return "", ""
+	return verdict{}
+}
+
+// sandboxReady reports whether the pod's volumes and sandbox are there, and only containers may be missing.
+func sandboxReady(p *corev1.Pod) bool {
+	return condition(p, corev1.PodReadyToStartContainers).Status == corev1.ConditionTrue ||
+		slices.ContainsFunc(p.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Waiting == nil })
 }
 
 func containerStatus(all []corev1.ContainerStatus, name string) *corev1.ContainerStatus {

@@ -73,14 +73,12 @@ func (c *Client) Run(ctx context.Context, h Handler) error {
 	}
 	defer stopRecorder()
 
-	w := &watcher{client: c, handler: h, pods: map[string]powersave.Pod{}, failing: map[string]error{}}
+	w := newWatcher(c, h)
 	nodeSets := cache.NewSharedIndexInformer(w.nodeSetSource(), &v1alpha1.NodeSet{}, 0, cache.Indexers{})
 	pods := cache.NewSharedIndexInformer(w.podSource(), &corev1.Pod{}, 0, cache.Indexers{})
-	// What cannot be read is reported by contact, with the right that is missing.
-	quiet := func(_ context.Context, _ *cache.Reflector, err error) { c.log.Debug("a watch ended", "error", err) }
 	if err := errors.Join(
-		nodeSets.SetTransform(slimNodeSet), nodeSets.SetWatchErrorHandlerWithContext(quiet),
-		pods.SetTransform(slimPod), pods.SetWatchErrorHandlerWithContext(quiet),
+		nodeSets.SetTransform(slimNodeSet), nodeSets.SetWatchErrorHandlerWithContext(w.watchEnded),
+		pods.SetTransform(slimPod), pods.SetWatchErrorHandlerWithContext(w.watchEnded),
 	); err != nil {
 		return fmt.Errorf("setting up the watches: %w", err)
 	}
@@ -93,8 +91,8 @@ func (c *Client) Run(ctx context.Context, h Handler) error {
 		return fmt.Errorf("watching NodeSets: %w", err)
 	}
 	podsRead, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    w.podSeen,
-		UpdateFunc: func(_, obj any) { w.podSeen(obj) },
+		AddFunc:    w.podChanged,
+		UpdateFunc: func(_, obj any) { w.podChanged(obj) },
 		DeleteFunc: w.podGone,
 	})
 	if err != nil {
@@ -120,8 +118,14 @@ func (c *Client) Run(ctx context.Context, h Handler) error {
 			return nil
 		}
 	}
-	<-ctx.Done()
+	// Events come last: those of pods that are known can be told from the others.
+	w.eventController().RunWithContext(ctx)
 	return nil
+}
+
+// watchEnded is quiet: what cannot be read is reported by contact, with the right that is missing.
+func (w *watcher) watchEnded(_ context.Context, _ *cache.Reflector, err error) {
+	w.client.log.Debug("a watch ended", "error", err)
 }
 
 // watcher turns informer notifications into calls of a Handler.
@@ -133,48 +137,53 @@ type watcher struct {
 	nodeSetsReady bool
 	podsReady     bool
 	version       string // of the NodeSets last handed over
-	pods          map[string]powersave.Pod
+	pods          map[string]podSeen
+	stories       *stories
+	deaf          bool             // events may not be read
 	failing       map[string]error // by right, as in "watch pods"
+}
+
+// podSeen is a pod by its own status, and as it was handed over.
+type podSeen struct {
+	observed, told powersave.Pod
+	sandboxReady   bool
+}
+
+func newWatcher(c *Client, h Handler) *watcher {
+	return &watcher{client: c, handler: h, pods: map[string]podSeen{}, stories: newStories(), failing: map[string]error{}}
 }
 
 func (w *watcher) podSource() cache.ListerWatcher {
 	c := w.client
-	pods := c.kube.CoreV1().Pods(c.namespace)
-	selector := v1alpha1.LabelCluster + "=" + c.opts.Cluster
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = selector
-			list, err := pods.List(ctx, o)
-			w.contact(ctx, "list", "pods", o, err)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = selector
-			events, err := pods.Watch(ctx, o)
-			w.contact(ctx, "watch", "pods", o, err)
-			return events, err
-		},
-	}, c.kube)
+	return source(w, c.kube, "pods", c.kube.CoreV1().Pods(c.namespace), metav1.ListOptions{LabelSelector: v1alpha1.LabelCluster + "=" + c.opts.Cluster})
 }
 
 // nodeSetSource reads all NodeSets of the namespace. They are few, and reading the foreign ones too
 // lets the log say that a clusterRef matches nobody.
 func (w *watcher) nodeSetSource() cache.ListerWatcher {
 	c := w.client
-	sets := c.tide.SlurmtideV1alpha1().NodeSets(c.namespace)
-	const resource = "nodesets.slurmtide.io"
+	return source(w, c.tide, "nodesets."+v1alpha1.GroupName, c.tide.SlurmtideV1alpha1().NodeSets(c.namespace), metav1.ListOptions{})
+}
+
+// source lists and watches what is selected, and tells w.contact how it went.
+func source[L runtime.Object](w *watcher, client any, resource string, of interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}, selected metav1.ListOptions) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := sets.List(ctx, o)
+			o.LabelSelector, o.FieldSelector = selected.LabelSelector, selected.FieldSelector
+			list, err := of.List(ctx, o)
 			w.contact(ctx, "list", resource, o, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			events, err := sets.Watch(ctx, o)
+			o.LabelSelector, o.FieldSelector = selected.LabelSelector, selected.FieldSelector
+			events, err := of.Watch(ctx, o)
 			w.contact(ctx, "watch", resource, o, err)
 			return events, err
 		},
-	}, c.tide)
+	}, client)
 }
 
 // contact notes the outcome of a list or watch.
@@ -189,6 +198,10 @@ func (w *watcher) contact(ctx context.Context, verb, resource string, o metav1.L
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if resource == eventResource {
+		w.eventsRead(verb, err)
+		return
+	}
 	before := len(w.failing)
 	right := verb + " " + resource
 	if err != nil {
@@ -218,35 +231,48 @@ func (w *watcher) contact(ctx context.Context, verb, resource string, o metav1.L
 	}
 }
 
-func (w *watcher) eventReceived() {
+func (w *watcher) newsReceived() {
 	c := w.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.health.LastContact = c.opts.Now()
 }
 
-func (w *watcher) podSeen(obj any) {
+func (w *watcher) podChanged(obj any) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {
 		return
 	}
-	w.eventReceived()
-	seen := Observe(pod)
+	w.newsReceived()
+	seen := podSeen{observed: Observe(pod), sandboxReady: sandboxReady(pod)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	old, known := w.pods[seen.Node]
-	if known && old == seen {
-		return
+	old, known := w.pods[pod.Name]
+	if known && old.observed.UID != seen.observed.UID {
+		// An informer reports a pod that was replaced while it did not look as an update.
+		w.forget(old)
 	}
-	w.pods[seen.Node] = seen
-	if !w.podsReady {
-		return
+	w.stories.adopt(seen.observed.UID)
+	w.tell(seen)
+}
+
+// tell hands over a pod, with what events tell of it, if there is news.
+func (w *watcher) tell(p podSeen) {
+	p.told = p.observed
+	w.stories.known[p.told.UID].tell(&p.told, p.sandboxReady)
+	old, known := w.pods[p.told.Node]
+	w.pods[p.told.Node] = p
+	if w.podsReady && !(known && old.told == p.told) {
+		w.handler.Pod(p.told)
 	}
-	// An informer reports a pod that was replaced while it did not look as an update.
-	if known && old.UID != seen.UID {
-		w.handler.PodGone(old.Node, old.UID)
+}
+
+func (w *watcher) forget(p podSeen) {
+	delete(w.pods, p.told.Node)
+	w.stories.forget(p.told.UID)
+	if w.podsReady {
+		w.handler.PodGone(p.told.Node, p.told.UID)
 	}
-	w.handler.Pod(seen)
 }
 
 func (w *watcher) podGone(obj any) {
@@ -257,16 +283,11 @@ func (w *watcher) podGone(obj any) {
 	if !ok {
 		return
 	}
-	w.eventReceived()
+	w.newsReceived()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	old, known := w.pods[pod.Name]
-	if !known {
-		return
-	}
-	delete(w.pods, pod.Name)
-	if w.podsReady {
-		w.handler.PodGone(old.Node, old.UID)
+	if old, known := w.pods[pod.Name]; known {
+		w.forget(old)
 	}
 }
 
@@ -275,7 +296,7 @@ func (w *watcher) podsSynced() {
 	defer w.mu.Unlock()
 	all := make([]powersave.Pod, 0, len(w.pods))
 	for _, p := range w.pods {
-		all = append(all, p)
+		all = append(all, p.told)
 	}
 	slices.SortFunc(all, func(a, b powersave.Pod) int { return strings.Compare(a.Node, b.Node) })
 	w.podsReady = true
@@ -286,7 +307,7 @@ func (w *watcher) podsSynced() {
 }
 
 func (w *watcher) nodeSetsChanged(store cache.Store) {
-	w.eventReceived()
+	w.newsReceived()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.nodeSetsReady {
@@ -348,7 +369,7 @@ func slimPod(obj any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 			CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
-			Labels:      pick(m.Labels, v1alpha1.LabelCluster, v1alpha1.LabelNodeSet),
+			Labels:      pick(m.Labels, v1alpha1.LabelCluster, v1alpha1.LabelNodeSet, v1alpha1.LabelOffering),
 			Annotations: pick(m.Annotations, v1alpha1.AnnotationGeneration, v1alpha1.AnnotationRequest),
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},

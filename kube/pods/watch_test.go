@@ -173,11 +173,11 @@ func TestRunWithoutObjects(t *testing.T) {
 
 // A watch that broke misses events; the list after it shows another pod under an old name.
 func TestPodReplacedUnseen(t *testing.T) {
-	w, r := newWatcher(t)
-	w.podSeen(newPod("cpu-1", "a"))
+	w, r := testWatcher(t)
+	w.podChanged(newPod("cpu-1", "a"))
 	assert.Empty(t, r.take(), "nothing before the first complete list")
 	w.podsSynced()
-	w.podSeen(newPod("cpu-1", "b"))
+	w.podChanged(newPod("cpu-1", "b"))
 	w.podGone(cache.DeletedFinalStateUnknown{Key: "slurm/cpu-1", Obj: newPod("cpu-1", "b")})
 	w.podGone(newPod("cpu-9", "never-seen"))
 	w.podGone(cache.DeletedFinalStateUnknown{Key: "slurm/cpu-1"})
@@ -185,18 +185,18 @@ func TestPodReplacedUnseen(t *testing.T) {
 }
 
 func TestPodGoneBeforeSync(t *testing.T) {
-	w, r := newWatcher(t)
-	w.podSeen(newPod("cpu-1", "a"))
-	w.podSeen(newPod("cpu-2", "b"))
+	w, r := testWatcher(t)
+	w.podChanged(newPod("cpu-1", "a"))
+	w.podChanged(newPod("cpu-2", "b"))
 	w.podGone(newPod("cpu-1", "a"))
 	w.podsSynced()
 	assert.Equal(t, []string{"synced cpu-2/b"}, r.take())
 }
 
-func newWatcher(t *testing.T) (*watcher, *record) {
+func testWatcher(t *testing.T) (*watcher, *record) {
 	c, _, _ := testClient(t)
 	r := &record{}
-	return &watcher{client: c, handler: r, pods: map[string]powersave.Pod{}, failing: map[string]error{}}, r
+	return newWatcher(c, r), r
 }
 
 func TestWatchErrors(t *testing.T) {
@@ -247,7 +247,7 @@ func TestWatchErrors(t *testing.T) {
 }
 
 func TestContactIgnoresWhatIsNormal(t *testing.T) {
-	w, _ := newWatcher(t)
+	w, _ := testWatcher(t)
 	var told []error
 	w.client.opts.WatchError = func(err error) { told = append(told, err) }
 	ctx := t.Context()

@@ -1,0 +1,151 @@
+package pods
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// story is what the newest events tell of one pod, beyond its own status. Each field is one
+// matter; of each the newest event counts, in the order in which the API server took them:
+// the clocks of those who report differ.
+type story struct {
+	scheduling word // by schedulers that do not write a condition
+	autoscaler word
+	start      word // of volumes and the sandbox, which the status does not show
+	taken      word // the pod is being removed for others, or with its host
+	// scaleUp is since when the autoscaler makes a host; gaveUp when it last said that it does not.
+	scaleUp, gaveUp time.Time
+}
+
+// word is one matter's newest event.
+type word struct {
+	verdict
+	version string
+}
+
+// newer reports whether an event of this version comes after the word. Versions that cannot be compared
+// count as new: they come in order.
+func (w *word) newer(version string) bool {
+	order, err := resourceversion.CompareResourceVersion(w.version, version)
+	return err != nil || order <= 0
+}
+
+// hear takes in an event, in any order, and again.
+func (s *story) hear(e *corev1.Event) {
+	w, matter := word{version: e.ResourceVersion}, (*word)(nil)
+	message := sentence(e.Message)
+	growing := false
+	switch e.Reason {
+	case "TriggeredScaleUp", "Nominated": // cluster-autoscaler; Karpenter
+		matter, growing = &s.autoscaler, true
+		w.verdict = verdict{reason: e.Reason, message: "a host is on its way: " + after(message, "scale-up: ", "schedule on: ")}
+	case "NotTriggerScaleUp", "FailedScaleUp":
+		matter = &s.autoscaler
+		w.verdict = verdict{e.Reason, strings.TrimRight("no host is added: "+counted(after(message, "scale-up: ", "scale-up ", "scale-up")), ": "), powersave.TroubleCapacity}
+	case "FailedScheduling":
+		if reason, ok := strings.CutPrefix(message, "Failed to schedule pod, "); ok { // Karpenter's words
+			matter = &s.autoscaler
+			w.verdict = verdict{"FailedScheduling", "no host is added: " + reason, powersave.TroubleCapacity}
+		} else {
+			matter = &s.scheduling
+			w.verdict = verdict{corev1.PodReasonUnschedulable, message, schedulingTrouble(corev1.PodReasonUnschedulable, message)}
+		}
+	case "FailedMount", "FailedMapVolume", "FailedAttachVolume":
+		matter = &s.start
+		w.verdict = verdict{e.Reason, message, settled(powersave.TroubleConfig, message)}
+	case "FailedCreatePodSandBox", "NetworkNotReady", "FailedPrepareDynamicResources":
+		matter = &s.start
+		w.verdict = verdict{e.Reason, message, sandboxTrouble(message)}
+	case "Preempted", "Preempting", "Evicted", "Disrupted": // scheduler; kubelet; kubelet and Karpenter; Karpenter
+		matter = &s.taken
+		w.verdict = verdict{e.Reason, message, endTrouble(e.Reason, message)}
+	case "TaintManagerEviction", "DeviceTaintManagerEviction":
+		matter = &s.taken
+		if !strings.HasPrefix(message, "Cancelling") {
+			w.verdict = verdict{e.Reason, "a taint of its host evicts the pod", powersave.TroubleLost}
+		}
+	}
+	if matter == nil || !matter.newer(e.ResourceVersion) {
+		return
+	}
+	*matter = w
+	if matter == &s.autoscaler {
+		s.scaled(e, growing)
+	}
+}
+
+// scaled keeps the time at which the autoscaler began: it repeats itself, and a repeated event may have begun before it gave up.
+func (s *story) scaled(e *corev1.Event, growing bool) {
+	first, last := times(e)
+	switch {
+	case !growing:
+		s.scaleUp, s.gaveUp = time.Time{}, last
+	case !s.scaleUp.IsZero():
+	case first.After(s.gaveUp):
+		s.scaleUp = first
+	default:
+		s.scaleUp = last
+	}
+}
+
+// tell adds to a pod what its status does not say. Anything that the pod has left behind is left out: a host
+// makes talk about hosts pointless, and ready volumes make talk about volumes so.
+func (s story) tell(p *powersave.Pod, sandboxReady bool) {
+	if s.taken.trouble != powersave.TroubleNone && (p.Trouble == powersave.TroubleNone || p.Trouble == powersave.TroubleCrash) {
+		p.Reason, p.Message, p.Trouble = s.taken.reason, s.taken.message, s.taken.trouble
+		return
+	}
+	switch p.Phase {
+	case powersave.PodPending:
+		if p.Reason == "" {
+			p.Reason, p.Message, p.Trouble = s.scheduling.reason, s.scheduling.message, s.scheduling.trouble
+		}
+		if p.Trouble != powersave.TroubleNone && p.Trouble != powersave.TroubleCapacity {
+			return
+		}
+		if a := s.autoscaler; a.reason != "" {
+			p.ScaleUp = s.scaleUp
+			if a.trouble != powersave.TroubleNone {
+				p.Reason, p.Trouble = a.reason, a.trouble
+			}
+			p.Message = strings.TrimPrefix(p.Message+"; "+a.message, "; ")
+		}
+	case powersave.PodScheduled:
+		if p.Reason == "" && !sandboxReady {
+			p.Reason, p.Message, p.Trouble = s.start.reason, s.start.message, s.start.trouble
+		}
+	}
+}
+
+// times are when what an event tells of happened first and last. Which fields are set depends on the recorder.
+func times(e *corev1.Event) (first, last time.Time) {
+	first, last = e.FirstTimestamp.Time, e.LastTimestamp.Time
+	if first.IsZero() {
+		first = e.EventTime.Time
+	}
+	if s := e.Series; s != nil {
+		last = s.LastObservedTime.Time
+	}
+	if first.IsZero() {
+		first = e.CreationTimestamp.Time
+	}
+	if last.Before(first) {
+		last = first
+	}
+	return first, last
+}
+
+// after cuts off all up to the first of the marks that occurs.
+func after(s string, marks ...string) string {
+	for _, mark := range marks {
+		if _, rest, found := strings.Cut(s, mark); found {
+			return rest
+		}
+	}
+	return s
+}
