@@ -66,6 +66,8 @@ func components(p Plan, tool func(string) string) []component {
 			"--cluster-signing-cert-file=" + pki("ca.crt"), "--cluster-signing-key-file=" + pki("ca.key"),
 			// The CNI configuration names the pod range; nodes that only pretend (kwok) need none.
 			"--allocate-node-cidrs=false", "--kube-api-qps=100", "--kube-api-burst=200", "--profiling=false",
+			// The kubelet's (kubelet.yaml); the default lies in the host's /usr/libexec, and is created.
+			"--flex-volume-plugin-dir=/var/lib/kubelet/volume-plugins",
 		}},
 		{Name: "kube-scheduler", After: apiserver, Argv: []string{
 			tool("kube-scheduler"), "--config=" + conf("scheduler.yaml"), "--bind-address=127.0.0.1",
