@@ -144,6 +144,7 @@ type CreatePod struct {
 	Request       string // the request that began the boot; empty when found by reconciling
 	Offering      string // "" when the NodeSet has none
 	Job           uint32 // the job it is for: its pods want to be near each other; 0: none
+	Room          string // name of the Room that was made for it; "" for none
 }
 
 // DeletePod asks for the pod with exactly this UID to go. A call that has not begun by Before

@@ -232,6 +232,7 @@ type NodeSet struct {
 	Deadline           time.Duration // from the request until all nodes of a job are up; 0: ResumeTimeout less a margin
 	UnschedulableGrace time.Duration // 0: default
 	Offerings          []Offering    // in the order to be tried
+	AskForRoom         bool          // make pods only when a RoomRequest for them is provisioned
 	BackoffInitial     time.Duration // 0: default
 	BackoffMax         time.Duration // 0: default
 	// Breakers as last saved in the object's status; looked at once, when the NodeSet is new to the engine.

@@ -131,7 +131,7 @@ func (c *Client) Create(ctx context.Context, a powersave.CreatePod) (uid string,
 		return "", missing
 	}
 	o := c.opts.PodOptions
-	o.Offering, o.Job = a.Offering, a.Job
+	o.Offering, o.Job, o.ProvisioningRequest = a.Offering, a.Job, a.Room
 	pod, err := Build(ns, a.Node, a.Generation, a.Request, o)
 	if err != nil {
 		return "", &Error{Class: Invalid, Doing: doing, Err: err}

@@ -20,6 +20,7 @@ func engineNodeSet(ns *v1alpha1.NodeSet) powersave.NodeSet {
 	set := powersave.NodeSet{Name: ns.Name, UID: string(ns.UID), SpecGeneration: ns.Generation, Breakers: savedBreakers(ns)}
 	if boot := ns.Spec.Boot; boot != nil {
 		set.Strategy = powersave.BootStrategy(boot.Strategy)
+		set.AskForRoom = boot.ProvisioningRequest != nil
 		set.Deadline, set.UnschedulableGrace = duration(boot.Deadline), duration(boot.UnschedulableGrace)
 	}
 	if backoff := ns.Spec.Backoff; backoff != nil {
