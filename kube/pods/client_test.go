@@ -126,6 +126,7 @@ func TestCreateConflicts(t *testing.T) {
 			var e *Error
 			require.ErrorAs(t, err, &e)
 			assert.Equal(t, tc.permanent, e.Permanent())
+			assert.Empty(t, e.Trouble(), "it says nothing of the NodeSet's other nodes")
 			existing, ok := e.ExistingPod()
 			assert.Equal(t, !tc.permanent, ok, "only a pod of the cluster may be reported: whoever hears of one may delete it")
 			if ok {
@@ -142,9 +143,11 @@ func TestCreateRefusals(t *testing.T) {
 	_, err := c.Create(t.Context(), powersave.CreatePod{NodeSet: "gone", Node: "cpu-1", Generation: 1, Request: "r"})
 	require.ErrorContains(t, err, "creating pod cpu-1: there is no NodeSet gone in namespace slurm")
 	assert.True(t, IsInvalid(err))
+	assert.Empty(t, troubleOf(t, err))
 	_, err = c.Create(t.Context(), powersave.CreatePod{NodeSet: "broken", Node: "b-1", Generation: 1, Request: "r"})
 	require.ErrorContains(t, err, "NodeSet broken: spec.shape.gres")
 	assert.True(t, IsInvalid(err))
+	assert.Equal(t, powersave.TroubleConfig, troubleOf(t, err))
 	c.nodeSets = nil
 	_, err = c.Create(t.Context(), powersave.CreatePod{NodeSet: "broken", Node: "b-1", Generation: 1, Request: "r"})
 	require.ErrorContains(t, err, "have not been read yet")
@@ -156,32 +159,47 @@ func TestErrorClasses(t *testing.T) {
 	rbac := apierrors.NewForbidden(podResource, "cpu-1", errors.New(`User "system:serviceaccount:slurm:bridge" cannot create resource "pods" in API group "" in the namespace "slurm"`))
 	quota := apierrors.NewForbidden(podResource, "cpu-1", errors.New("exceeded quota: team, requested: pods=1, used: pods=50, limited: pods=50"))
 	security := apierrors.NewForbidden(podResource, "cpu-1", errors.New(`violates PodSecurity "restricted:latest": privileged`))
+	unknownQuota := apierrors.NewForbidden(podResource, "cpu-1", errors.New("status unknown for quota: team, resources: limits.cpu,pods"))
+	noRequests := apierrors.NewForbidden(podResource, "cpu-1", errors.New("failed quota: team: must specify limits.cpu for: slurmd"))
+	uncovered := apierrors.NewForbidden(podResource, "cpu-1", errors.New("insufficient quota to consume: requests.nvidia.com/gpu"))
+	limitRange := apierrors.NewForbidden(podResource, "cpu-1", errors.New("[maximum cpu usage per Container is 2, but limit is 4, maximum memory usage per Pod is 4Gi, but limit is 8388608000]"))
+	ratio := apierrors.NewForbidden(podResource, "cpu-1", errors.New("cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000"))
+	account := apierrors.NewForbidden(podResource, "cpu-1", errors.New(`error looking up service account slurm/burst: serviceaccount "burst" not found`))
+	webhook := apierrors.NewInternalError(errors.New(`failed calling webhook "pods.example.com": failed to call webhook: Post "https://policy.example.com:443/validate?timeout=10s": dial tcp 10.0.0.7:443: connect: connection refused`))
 	terminating := apierrors.NewForbidden(podResource, "cpu-1", errors.New("unable to create new content in namespace slurm because it is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for name, tc := range map[string]struct {
 		err        error
 		class      ErrorClass
 		permanent  bool
+		trouble    powersave.Trouble
 		want       string
 		missing    []string
 		retryAfter time.Duration
 	}{
-		"right":            {err: rbac, class: Forbidden, permanent: true, want: `the right "create pods" is missing in namespace slurm`, missing: []string{"create pods"}},
-		"credentials":      {err: apierrors.NewUnauthorized("token expired"), class: Forbidden, permanent: true, want: "does not accept the bridge's credentials"},
-		"quota":            {err: quota, class: Quota, want: "raise the ResourceQuota"},
-		"admission":        {err: security, class: Invalid, permanent: true, want: "an admission policy refuses the pod"},
-		"namespace going":  {err: terminating, class: Invalid, permanent: true, want: "the namespace is being deleted"},
-		"no namespace":     {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "slurm"), class: Invalid, permanent: true, want: "namespace slurm exists"},
-		"invalid":          {err: apierrors.NewInvalid(podKind, "cpu-1", nil), class: Invalid, permanent: true, want: "correct spec.template"},
-		"bad request":      {err: apierrors.NewBadRequest("no"), class: Invalid, permanent: true},
-		"too many":         {err: apierrors.NewTooManyRequests("slow down", 3), class: Transient, retryAfter: 3 * time.Second},
-		"internal":         {err: apierrors.NewInternalError(errors.New("etcd")), class: Transient},
-		"unavailable":      {err: apierrors.NewServiceUnavailable("starting"), class: Transient},
-		"server timeout":   {err: apierrors.NewServerTimeout(podResource, "create", 2), class: Transient, retryAfter: 2 * time.Second},
-		"gateway":          {err: apierrors.NewGenericServerResponse(http.StatusBadGateway, "create", podResource, "cpu-1", "", 0, true), class: Transient},
-		"quota was raced":  {err: apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "team", errors.New("the object has been modified")), class: Transient},
-		"refused":          {err: &netError{syscall.ECONNREFUSED}, class: Transient, want: "the API server cannot be reached"},
-		"our own deadline": {err: context.DeadlineExceeded, class: Transient, want: "the API server cannot be reached"},
+		"right":             {err: rbac, class: Forbidden, permanent: true, want: `the right "create pods" is missing in namespace slurm`, missing: []string{"create pods"}},
+		"credentials":       {err: apierrors.NewUnauthorized("token expired"), class: Forbidden, permanent: true, want: "does not accept the bridge's credentials"},
+		"quota":             {err: quota, class: Quota, trouble: powersave.TroubleQuota, want: "raise the ResourceQuota"},
+		"quota not counted": {err: unknownQuota, class: Quota, trouble: powersave.TroubleQuota},
+		"no requests":       {err: noRequests, class: Limit, permanent: true, trouble: powersave.TroubleQuota, want: "must specify limits.cpu for: slurmd: change the LimitRange or ResourceQuota of the namespace, or the resources in spec.template of the NodeSet"},
+		"no quota at all":   {err: uncovered, class: Limit, permanent: true, trouble: powersave.TroubleQuota},
+		"limit range":       {err: limitRange, class: Limit, permanent: true, trouble: powersave.TroubleQuota, want: "change the LimitRange"},
+		"limit ratio":       {err: ratio, class: Limit, permanent: true, trouble: powersave.TroubleQuota},
+		"service account":   {err: account, class: Invalid, permanent: true, trouble: powersave.TroubleConfig, want: "not found: create the service account"},
+		"webhook down":      {err: webhook, class: Transient, want: "an admission webhook does not answer"},
+		"admission":         {err: security, class: Invalid, permanent: true, trouble: powersave.TroubleConfig, want: "an admission policy refuses the pod"},
+		"namespace going":   {err: terminating, class: Invalid, permanent: true, want: "the namespace is being deleted"},
+		"no namespace":      {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "slurm"), class: Invalid, permanent: true, want: "namespace slurm exists"},
+		"invalid":           {err: apierrors.NewInvalid(podKind, "cpu-1", nil), class: Invalid, permanent: true, trouble: powersave.TroubleConfig, want: "correct spec.template"},
+		"bad request":       {err: apierrors.NewBadRequest("no"), class: Invalid, trouble: powersave.TroubleConfig, permanent: true},
+		"too many":          {err: apierrors.NewTooManyRequests("slow down", 3), class: Transient, retryAfter: 3 * time.Second},
+		"internal":          {err: apierrors.NewInternalError(errors.New("etcd")), class: Transient},
+		"unavailable":       {err: apierrors.NewServiceUnavailable("starting"), class: Transient},
+		"server timeout":    {err: apierrors.NewServerTimeout(podResource, "create", 2), class: Transient, retryAfter: 2 * time.Second},
+		"gateway":           {err: apierrors.NewGenericServerResponse(http.StatusBadGateway, "create", podResource, "cpu-1", "", 0, true), class: Transient},
+		"quota was raced":   {err: apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "team", errors.New("the object has been modified")), class: Transient},
+		"refused":           {err: &netError{syscall.ECONNREFUSED}, class: Transient, want: "the API server cannot be reached"},
+		"our own deadline":  {err: context.DeadlineExceeded, class: Transient, want: "the API server cannot be reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, kube, _ := testClient(t)
@@ -194,6 +212,7 @@ func TestErrorClasses(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			assert.Equal(t, tc.class, e.Class)
 			assert.Equal(t, tc.permanent, e.Permanent())
+			assert.Equal(t, tc.trouble, e.Trouble())
 			assert.Equal(t, tc.missing, e.Missing)
 			assert.Equal(t, tc.retryAfter, e.RetryAfter)
 			is := map[ErrorClass]bool{Transient: IsTransient(err), Conflict: IsConflict(err), Quota: IsQuota(err), Forbidden: IsForbidden(err), Invalid: IsInvalid(err)}
@@ -202,6 +221,13 @@ func TestErrorClasses(t *testing.T) {
 			}
 		})
 	}
+}
+
+func troubleOf(t *testing.T, err error) powersave.Trouble {
+	t.Helper()
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	return e.Trouble()
 }
 
 type netError struct{ error }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -138,15 +139,20 @@ func classify(err error, doing, right, namespace string) *Error {
 		e.Class, e.elsewhere = Invalid, true
 		e.Hint = "the namespace is being deleted"
 	case apierrors.IsForbidden(err):
-		// Pod Security, a missing service account, a policy webhook: the API server's text says which.
+		// Pod Security, a policy webhook: the API server's text says which.
 		e.Class = Invalid
 		e.Hint = "an admission policy refuses the pod: change the policy or spec.template of the NodeSet"
+		if strings.Contains(err.Error(), "error looking up service account") {
+			e.Hint = "create the service account or change spec.template of the NodeSet"
+		}
 	case apierrors.IsNotFound(err):
 		e.Class, e.elsewhere = Invalid, true
 		e.Hint = "check that namespace " + namespace + " exists and that the chart slurmtide-crds is installed"
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err), apierrors.IsUnsupportedMediaType(err):
 		e.Class = Invalid
 		e.Hint = "correct spec.template of the NodeSet"
+	case apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook"):
+		e.Hint = "an admission webhook does not answer: repair it, or let it be ignored when it fails"
 	case isUnreachable(err):
 		e.Hint = "the API server cannot be reached"
 	}

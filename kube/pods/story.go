@@ -18,8 +18,9 @@ type story struct {
 	autoscaler word
 	start      word // of volumes and the sandbox, which the status does not show
 	taken      word // the pod is being removed for others, or with its host
-	// scaleUp is since when the autoscaler makes a host; gaveUp when it last said that it does not.
-	scaleUp, gaveUp time.Time
+	// scaleUp is when the autoscaler began to make a host, repeated when it last said so, gaveUp when it
+	// last said the opposite.
+	scaleUp, repeated, gaveUp time.Time
 }
 
 // word is one matter's newest event.
@@ -70,27 +71,38 @@ func (s *story) hear(e *corev1.Event) {
 			w.verdict = verdict{e.Reason, "a taint of its host evicts the pod", powersave.TroubleLost}
 		}
 	}
-	if matter == nil || !matter.newer(e.ResourceVersion) {
+	if matter == nil {
 		return
 	}
-	*matter = w
 	if matter == &s.autoscaler {
 		s.scaled(e, growing)
 	}
+	if matter.newer(e.ResourceVersion) {
+		*matter = w
+	}
 }
 
-// scaled keeps the time at which the autoscaler began: it repeats itself, and a repeated event may have begun before it gave up.
+// scaled keeps the time at which the autoscaler began: an event that is repeated may have begun before it gave up.
 func (s *story) scaled(e *corev1.Event, growing bool) {
 	first, last := times(e)
 	switch {
 	case !growing:
-		s.scaleUp, s.gaveUp = time.Time{}, last
-	case !s.scaleUp.IsZero():
-	case first.After(s.gaveUp):
-		s.scaleUp = first
+		s.gaveUp = later(s.gaveUp, last)
+	case s.scaleUp.IsZero():
+		s.scaleUp, s.repeated = first, last
 	default:
-		s.scaleUp = last
+		s.repeated = later(s.repeated, last)
 	}
+	if !s.scaleUp.After(s.gaveUp) {
+		s.scaleUp = s.repeated
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // tell adds to a pod what its status does not say. Anything that the pod has left behind is left out: a host
@@ -109,8 +121,9 @@ func (s story) tell(p *powersave.Pod, sandboxReady bool) {
 			return
 		}
 		if a := s.autoscaler; a.reason != "" {
-			p.ScaleUp = s.scaleUp
-			if a.trouble != powersave.TroubleNone {
+			if a.trouble == powersave.TroubleNone {
+				p.ScaleUp = s.scaleUp
+			} else {
 				p.Reason, p.Trouble = a.reason, a.trouble
 			}
 			p.Message = strings.TrimPrefix(p.Message+"; "+a.message, "; ")

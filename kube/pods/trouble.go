@@ -131,9 +131,9 @@ func lastLine(text string) string {
 }
 
 var (
-	// The scheduler repeats its counts for preemption; gRPC says its code; Karpenter lists what DaemonSets take;
+	// The scheduler repeats its counts for preemption, or says that it found nothing to preempt; gRPC says its code; Karpenter lists what DaemonSets take;
 	// the event recorder says that it joined events.
-	noise = regexp.MustCompile(`[,.]? (no new claims to deallocate, )?preemption: .*$|rpc error: code = \w+ desc = |daemonset overhead=\{[^}]*\}, |^\(combined from similar events\): `)
+	noise = regexp.MustCompile(`[,.]? (no new claims to deallocate, )?preemption: .*$|\. not found$|rpc error: code = \w+ desc = |daemonset overhead=\{[^}]*\}, |^\(combined from similar events\): `)
 	// Karpenter lists every requirement, and then in brackets which one cannot be met.
 	requirements = regexp.MustCompile(` and requirements .*? \(([^()]*)\)`)
 )
