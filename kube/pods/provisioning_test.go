@@ -152,7 +152,7 @@ func TestRoomsAskErrors(t *testing.T) {
 			}
 			_, err := r.Ask(t.Context(), tc.request)
 			require.ErrorContains(t, err, tc.want)
-			assert.ErrorContains(t, err, "creating ProvisioningRequest my-tide-job-")
+			require.ErrorContains(t, err, "creating ProvisioningRequest my-tide-job-")
 			assert.True(t, hasClass(err, tc.class), "%v", err)
 		})
 	}

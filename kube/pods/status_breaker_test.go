@@ -82,13 +82,13 @@ func TestBreakersInStatus(t *testing.T) {
 			for _, kind := range []string{capacity, healthy} {
 				condition := meta.FindStatusCondition(got.Status.Conditions, kind)
 				require.NotNil(t, condition)
-				s, bad := want[kind]
+				wanted, bad := want[kind]
 				if !bad {
 					assert.Equal(t, metav1.ConditionTrue, condition.Status, kind)
 					continue
 				}
 				assert.Equal(t, metav1.ConditionFalse, condition.Status, kind)
-				assert.Equal(t, s, says{kind, condition.Reason, condition.Message})
+				assert.Equal(t, wanted, says{kind, condition.Reason, condition.Message})
 			}
 			require.Len(t, got.Status.Offerings, 2)
 			assert.EqualValues(t, 3, got.Status.Offerings[0].Nodes)
