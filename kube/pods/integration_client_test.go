@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -196,9 +197,33 @@ func TestClientErrors(t *testing.T) {
 		require.NoError(t, err)
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
 			_, err := admin.Create(context.Background(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-2", Generation: 1, Request: "r"})
-			assert.True(t, IsQuota(err), "%v", err)
+			var e *Error
+			if assert.ErrorAs(t, err, &e) {
+				assert.Equal(t, Quota, e.Class, "%v", err)
+				assert.Equal(t, powersave.TroubleQuota, e.Trouble())
+				assert.False(t, e.Permanent())
+			}
 		}, 30*time.Second, 200*time.Millisecond)
 		require.NoError(t, quotas.Delete(t.Context(), "none", metav1.DeleteOptions{}))
+	})
+
+	t.Run("limit range", func(t *testing.T) {
+		limits := c.kube.CoreV1().LimitRanges(c.namespace)
+		_, err := limits.Create(t.Context(), &corev1.LimitRange{
+			ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+				Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")},
+			}}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.EventuallyWithT(t, func(t *assert.CollectT) {
+			_, err := admin.Create(context.Background(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-4", Generation: 1, Request: "r"})
+			var e *Error
+			if assert.ErrorAs(t, err, &e) {
+				assert.Equal(t, Limit, e.Class, "%v", err)
+				assert.True(t, e.Permanent())
+			}
+		}, 30*time.Second, 200*time.Millisecond)
+		require.NoError(t, limits.Delete(t.Context(), "small", metav1.DeleteOptions{}))
 	})
 
 	t.Run("pod security", func(t *testing.T) {
@@ -247,14 +272,17 @@ func storeWith(t *testing.T, ns *v1alpha1.NodeSet) cache.Store {
 	return store
 }
 
-// TestObserveKubelet holds Observe against what a real scheduler, kubelet and runtime write.
+// TestObserveKubelet holds verdicts against what a real scheduler, kubelet and runtime write, and when.
 func TestObserveKubelet(t *testing.T) {
 	c := realCluster(t)
 	script := func(s string) string { return `{command: [/bin/sh, -c, "` + s + `", "--"]}` }
+	volume := func(source string) string { return `{volumes: [{name: a, ` + source + `}]}` }
+	const mount = `{command: [/bin/sh, -c, "exec sleep 600", "--"], volumeMounts: [{name: a, mountPath: /a}]}`
 	type want struct {
 		phase   powersave.PodPhase
 		reason  string // regular expression
 		message string // part of it
+		trouble powersave.Trouble
 	}
 	cases := map[string]struct {
 		image     string // default testImage
@@ -263,23 +291,27 @@ func TestObserveKubelet(t *testing.T) {
 		pod       string // more of the pod's spec
 		want      want
 	}{
-		"ready":          {container: script("exec sleep 600"), want: want{powersave.PodReady, "^$", ""}},
-		"fails":          {container: script("echo no slurm.conf >/dev/termination-log; exit 3"), want: want{powersave.PodFailed, "^Error$", "container slurmd ended with exit code 3: no slurm.conf"}},
-		"ends":           {container: script("exit 0"), want: want{powersave.PodFailed, "^Completed$", "exit code 0"}},
-		"no-program":     {container: `{command: [/no/such/program]}`, want: want{powersave.PodFailed, "^StartError$", "/no/such/program"}},
-		"no-secret":      {container: `{env: [{name: A, valueFrom: {secretKeyRef: {name: nowhere, key: a}}}]}`, want: want{powersave.PodScheduled, "^CreateContainerConfigError$", `secret "nowhere" not found`}},
-		"no-image":       {image: "slurmtide.invalid/none:1", want: want{powersave.PodScheduled, "^(ErrImagePull|ImagePullBackOff)$", "slurmtide.invalid/none:1"}},
-		"bad-image-name": {image: "slurmtide/Slurm:26.05", want: want{powersave.PodScheduled, "^InvalidImageName$", "slurmtide/Slurm:26.05"}},
-		"no-such-host":   {pod: `{nodeSelector: {slurmtide.io/nowhere: "true"}}`, want: want{powersave.PodPending, "^Unschedulable$", "didn't match Pod's node affinity/selector"}},
-		"no-such-gpus":   {gres: "gpu:999", want: want{powersave.PodPending, "^Unschedulable$", "Insufficient nvidia.com/gpu"}},
-		"gated":          {pod: `{schedulingGates: [{name: slurmtide.io/test}]}`, want: want{powersave.PodPending, "^SchedulingGated$", ""}},
-		"init-fails":     {pod: `{initContainers: [{name: setup, image: "` + testImage + `", command: [/bin/sh, -c, "exit 4"]}]}`, want: want{powersave.PodFailed, "^Error$", "container setup ended with exit code 4"}},
+		"ready":          {container: script("exec sleep 600"), want: want{powersave.PodReady, "^$", "", powersave.TroubleNone}},
+		"fails":          {container: script("echo no slurm.conf >/dev/termination-log; exit 3"), want: want{powersave.PodFailed, "^Error$", "container slurmd ended with exit code 3: no slurm.conf", powersave.TroubleCrash}},
+		"ends":           {container: script("exit 0"), want: want{powersave.PodFailed, "^Completed$", "exit code 0", powersave.TroubleCrash}},
+		"no-program":     {container: `{command: [/no/such/program]}`, want: want{powersave.PodFailed, "^StartError$", "/no/such/program", powersave.TroubleCrash}},
+		"no-secret":      {container: `{env: [{name: A, valueFrom: {secretKeyRef: {name: nowhere, key: a}}}]}`, want: want{powersave.PodScheduled, "^CreateContainerConfigError$", `secret "nowhere" not found`, powersave.TroubleConfig}},
+		"no-image":       {image: "slurmtide.invalid/none:1", want: want{powersave.PodScheduled, "^(ErrImagePull|ImagePullBackOff)$", "slurmtide.invalid/none:1", powersave.TroubleImage}},
+		"bad-image-name": {image: "slurmtide/Slurm:26.05", want: want{powersave.PodScheduled, "^InvalidImageName$", "slurmtide/Slurm:26.05", powersave.TroubleImage}},
+		"no-such-host":   {pod: `{nodeSelector: {slurmtide.io/nowhere: "true"}}`, want: want{powersave.PodPending, "^Unschedulable$", "didn't match Pod's node affinity/selector", powersave.TroubleCapacity}},
+		"no-such-gpus":   {gres: "gpu:999", want: want{powersave.PodPending, "^Unschedulable$", "Insufficient nvidia.com/gpu", powersave.TroubleCapacity}},
+		"gated":          {pod: `{schedulingGates: [{name: slurmtide.io/test}]}`, want: want{powersave.PodPending, "^SchedulingGated$", "", powersave.TroubleNone}},
+		"init-fails":     {pod: `{initContainers: [{name: setup, image: "` + testImage + `", command: [/bin/sh, -c, "exit 4"]}]}`, want: want{powersave.PodFailed, "^Error$", "container setup ended with exit code 4", powersave.TroubleCrash}},
 		"sidecar-stays": {container: script("exit 5"), pod: `{initContainers: [{name: log, restartPolicy: Always, image: "` + testImage + `", command: [sleep, "600"]}]}`,
-			want: want{powersave.PodFailed, "^Error$", "container slurmd ended with exit code 5"}},
-		"out-of-memory": {container: script("exec tail /dev/zero"), want: want{powersave.PodFailed, "^OOMKilled$", "container slurmd ended with exit code 137"}},
-		"too-long":      {container: script("exec sleep 600"), pod: `{activeDeadlineSeconds: 1}`, want: want{powersave.PodFailed, "^DeadlineExceeded$", "active on the node longer than"}},
-		// The kubelet tells of a missing volume in events only.
-		"no-volume": {pod: `{volumes: [{name: a, configMap: {name: nowhere}}]}`, container: `{volumeMounts: [{name: a, mountPath: /a}]}`, want: want{powersave.PodScheduled, "^$", ""}},
+			want: want{powersave.PodFailed, "^Error$", "container slurmd ended with exit code 5", powersave.TroubleCrash}},
+		"out-of-memory": {container: script("exec tail /dev/zero"), want: want{powersave.PodFailed, "^OOMKilled$", "container slurmd ended with exit code 137", powersave.TroubleCrash}},
+		"too-long":      {container: script("exec sleep 600"), pod: `{activeDeadlineSeconds: 1}`, want: want{powersave.PodFailed, "^DeadlineExceeded$", "active on the node longer than", powersave.TroubleConfig}},
+		"no-room":       {container: `{resources: {requests: {cpu: "1000", memory: 1Mi}, limits: {memory: 32Mi}}}`, want: want{powersave.PodPending, "^Unschedulable$", "0/1 nodes are available: 1 Insufficient cpu", powersave.TroubleCapacity}},
+		"no-claim": {pod: volume(`persistentVolumeClaim: {claimName: nowhere}`), container: mount,
+			want: want{powersave.PodPending, "^Unschedulable$", `persistentvolumeclaim "nowhere" not found`, powersave.TroubleConfig}},
+		// The kubelet tells of a volume that is missing in events only.
+		"no-config-map": {pod: volume(`configMap: {name: nowhere}`), container: mount, want: want{powersave.PodScheduled, "^FailedMount$", `configmap "nowhere" not found`, powersave.TroubleConfig}},
+		"no-key":        {pod: volume(`secret: {secretName: partial, items: [{key: nowhere, path: a}]}`), container: mount, want: want{powersave.PodScheduled, "^FailedMount$", "references non-existent secret key: nowhere", powersave.TroubleConfig}},
 	}
 	for name, tc := range cases {
 		var ns map[string]any
@@ -300,6 +332,9 @@ func TestObserveKubelet(t *testing.T) {
 		_, err = c.create(t, string(text), false)
 		require.NoError(t, err, name)
 	}
+	partial := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "partial"}, Data: map[string][]byte{"a": nil}}
+	_, err := c.kube.CoreV1().Secrets(c.namespace).Create(t.Context(), partial, metav1.CreateOptions{})
+	require.NoError(t, err)
 	client := c.bridgeClient(t, Rights(), Options{})
 	require.Eventually(t, func() bool { return client.CheckAccess(t.Context()) == nil }, 10*time.Second, 50*time.Millisecond, "the authorizer sees the role")
 	ctx, stop := context.WithCancel(t.Context())
@@ -315,25 +350,41 @@ func TestObserveKubelet(t *testing.T) {
 		require.NoError(t, err)
 	}
 
+	created := time.Now()
 	waiting := map[string]powersave.Pod{}
 	for name := range cases {
 		waiting[name] = powersave.Pod{}
 	}
 	deadline := time.After(60 * time.Second)
-	for len(waiting) > 0 {
-		select {
-		case p := <-h.pods:
-			w := cases[p.Node].want
-			if p.Phase == w.phase && regexp.MustCompile(w.reason).MatchString(p.Reason) && strings.Contains(p.Message, w.message) {
-				delete(waiting, p.Node)
-			} else if _, ok := waiting[p.Node]; ok {
-				waiting[p.Node] = p
+	await := func() {
+		for len(waiting) > 0 {
+			select {
+			case p := <-h.pods:
+				w := cases[p.Node].want
+				if p.Phase == w.phase && regexp.MustCompile(w.reason).MatchString(p.Reason) && strings.Contains(p.Message, w.message) && p.Trouble == w.trouble {
+					if _, ok := waiting[p.Node]; ok {
+						t.Logf("%5.1f s: %s %s %q %s: %s", time.Since(created).Seconds(), p.Node, p.Phase, p.Trouble, p.Reason, p.Message)
+					}
+					delete(waiting, p.Node)
+				} else if _, ok := waiting[p.Node]; ok {
+					waiting[p.Node] = p
+				}
+			case <-deadline:
+				for name, last := range waiting {
+					t.Errorf("%s: want %+v, last seen %+v", name, cases[name].want, last)
+				}
+				return
 			}
-		case <-deadline:
-			for name, last := range waiting {
-				t.Errorf("%s: want %+v, last seen %+v", name, cases[name].want, last)
-			}
-			return
 		}
 	}
+	await()
+
+	// What was missing comes: the verdict goes.
+	nowhere := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "nowhere"}}
+	_, err = c.kube.CoreV1().ConfigMaps(c.namespace).Create(ctx, nowhere, metav1.CreateOptions{})
+	require.NoError(t, err)
+	healed := cases["no-config-map"]
+	healed.want = want{powersave.PodReady, "^$", "", powersave.TroubleNone}
+	cases["no-config-map"], waiting["no-config-map"] = healed, powersave.Pod{}
+	await()
 }
