@@ -73,6 +73,7 @@ type Choice struct {
 	Class Trouble
 	Why   string
 	Until time.Time
+	Soon  bool // it takes the end of a probe or of a pod: worth waiting for
 }
 
 // Breakers keep boots from being tried over and over where they fail. There is one per NodeSet and
@@ -167,6 +168,16 @@ func (b *Breakers) put(s *breaker) {
 	b.known[s.Key] = s
 }
 
+// AllClosed reports that nothing stands against any boot.
+func (b *Breakers) AllClosed() bool {
+	for _, s := range b.known {
+		if s.isOpen() {
+			return false
+		}
+	}
+	return true
+}
+
 // Look says what Pick would, and takes no probe. inUse is how many nodes each offering has.
 func (b *Breakers) Look(now time.Time, set NodeSet, inUse map[string]int) Choice {
 	choice, _ := b.choose(now, set, inUse)
@@ -209,7 +220,7 @@ func (b *Breakers) choose(now time.Time, set NodeSet, inUse map[string]int) (Cho
 		s := b.known[BreakerKey{NodeSet: set.Name, Offering: o.Name}]
 		c := b.pass(now, s, set.SpecGeneration)
 		if c.OK && o.Limit > 0 && inUse[o.Name] >= o.Limit {
-			c = Choice{Class: TroubleCapacity, Why: fmt.Sprintf("all %d nodes of its limit are in use", o.Limit)}
+			c = Choice{Class: TroubleCapacity, Why: fmt.Sprintf("all %d nodes of its limit are in use", o.Limit), Soon: true}
 		}
 		if c.OK {
 			choice.Offering = o.Name
@@ -229,6 +240,7 @@ func (c *Choice) add(offering string, refused Choice) {
 		c.Why += "; "
 	}
 	c.Why += fmt.Sprintf("offering %s: %s", offering, refused.Why)
+	c.Soon = c.Soon || refused.Soon
 	// The class is that of the offering that can be tried first.
 	sooner := !refused.Until.IsZero() && (c.Until.IsZero() || refused.Until.Before(c.Until))
 	if sooner || c.Class == TroubleNone {
@@ -247,6 +259,7 @@ func (b *Breakers) pass(now time.Time, s *breaker, spec int64) Choice {
 	refused := Choice{Class: s.Class, Why: fmt.Sprintf("%s: %s", s.Class, s.Reason)}
 	if s.probe != 0 && now.Sub(s.probeAt) < probeForgotten {
 		refused.Why += " (one pod tries it now)"
+		refused.Soon = true
 		return refused
 	}
 	if spec != s.Spec {

@@ -71,6 +71,12 @@ type Engine struct {
 	freeAt   time.Time
 	wakes    wakeHeap
 
+	breakers Breakers
+	closed   map[string]closing // NodeSets whose powered-down nodes are to stay out of Slurm's choice
+	// closedRead is the complete read closed was worked out for; closedAgain asks for that once more.
+	closedRead  time.Time
+	closedAgain bool
+
 	releasing []*node        // to be powered down at the end of this step
 	backs     []*back        // jobs being given back
 	givenBack map[uint32]int // how often, for jobs that have not started since
@@ -152,6 +158,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	}
 	e.wake()
 	e.sendReleases()
+	e.closeSets()
 	e.askBacks()
 	e.free()
 	e.expireGates()
@@ -175,6 +182,11 @@ func (e *Engine) NextWake() time.Time {
 	}
 	for _, b := range e.backs {
 		sooner(b.next())
+	}
+	for _, c := range e.closed {
+		if c.until.After(e.now) { // else a read is awaited
+			sooner(c.until)
+		}
 	}
 	for _, g := range e.gates {
 		sooner(g.deadline)
@@ -257,6 +269,7 @@ func (e *Engine) finish(req *request) {
 func (e *Engine) readNodeSets(sets []NodeSet) {
 	first := !e.setsRead
 	e.setsRead = true
+	e.breakers.NodeSets(sets)
 	e.sets = make(map[string]NodeSet, len(sets))
 	for _, s := range sets {
 		e.sets[s.Name] = s

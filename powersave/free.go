@@ -47,8 +47,12 @@ const ReasonPrefix = "slurmtide: "
 func (e *Engine) nodesUpdated(ev NodesUpdated) {
 	for _, name := range ev.Update.Nodes {
 		n := e.nodes[name]
-		if n != nil && ev.Update.State == StatePowerDownForce {
+		switch {
+		case n != nil && ev.Update.State == StatePowerDownForce:
 			e.released(n, ev.Err)
+			continue
+		case n != nil && n.closing:
+			e.closedUpdated(n, ev.Update, ev.Err)
 			continue
 		}
 		if n == nil || n.off == nil || !n.off.updating {

@@ -49,7 +49,7 @@ func (e *Engine) forget(n *node, registered bool) {
 			continue
 		}
 		g.nodes = slices.DeleteFunc(g.nodes, func(name string) bool { return name == n.name })
-		if registered {
+		if registered && n.set != "" {
 			g.up = append(g.up, n.name)
 		}
 		if len(g.nodes) == 0 {
@@ -98,6 +98,9 @@ func (e *Engine) overdue(n *node) {
 
 // condemn acts on the verdict that the boot of n cannot succeed: every job that waits for it is given back.
 func (e *Engine) condemn(n *node, v Verdict) {
+	if e.failed(n, v); e.elsewhere(n, v) {
+		return
+	}
 	if e.sets[n.set].Strategy == Greedy && (v.Trouble == TroubleCapacity || v.Trouble == TroubleQuota) && !e.youngest(n) {
 		n.boot.troubleAt = e.now // a younger job is given back first: what it held may be enough
 		e.wakeAt(n, e.now.Add(graceDefault))
@@ -130,14 +133,15 @@ func (e *Engine) youngest(n *node) bool {
 // giveBack releases all nodes of the jobs at once because culprit cannot boot. Nodes that other jobs wait for are kept,
 // except the culprit itself when there is nothing to wait for.
 func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
+	e.failed(culprit, v)
 	b := culprit.boot
 	others := slices.ContainsFunc(culprit.jobs, func(id uint32) bool { return !slices.Contains(jobs, id) })
 	e.do(BootFailed{
-		Node: culprit.name, NodeSet: culprit.set, Offering: b.offering, UID: b.uid, Request: b.request(), Jobs: jobs, Verdict: v,
+		Node: culprit.name, NodeSet: culprit.set, Offering: e.offeringOf(culprit), UID: b.uid, Request: b.request(), Jobs: jobs, Verdict: v,
 	})
 	e.note(Warn, culprit, b.request(), v.String())
 	for _, id := range jobs {
-		e.sendBack(id, v)
+		e.sendBack(id, v, e.breakers.Look(e.now, e.sets[culprit.set], nil).Until)
 	}
 	if !others {
 		e.release(culprit, v, v.String(), jobs)
@@ -153,7 +157,7 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 			shared := slices.ContainsFunc(m.jobs, func(id uint32) bool { return !slices.Contains(jobs, id) })
 			switch {
 			case m == culprit && !others:
-			case shared:
+			case shared, m.set == "":
 				e.leave(m, id)
 			case e.sets[m.set].Strategy == BestEffort:
 				e.leave(m, id) // boots on, for whichever job comes next
@@ -195,11 +199,21 @@ func (e *Engine) pursueRelease(n *node) {
 	case r.retryAt.After(e.now):
 		e.wakeAt(n, r.retryAt)
 	case !n.booting(e.now):
-		e.reads.want(e.now)
+		e.lookAgain(n)
 	default:
 		r.updating = true
 		e.releasing = append(e.releasing, n)
 	}
+}
+
+// lookAgain has Slurm read soon: at once when what it showed is old, else in a second, since it shows neither a booting
+// node nor another that decides.
+func (e *Engine) lookAgain(n *node) {
+	t := e.now
+	if n.readSince(n.boot.read) && e.now.Sub(n.seenAt) <= actOn {
+		t = e.reads.ended.Add(e.cfg.PollSlow)
+	}
+	e.reads.want(t)
 }
 
 // sendReleases asks for the updates of this step's releases, nodes with the same reason together. A reason that is not
@@ -257,12 +271,14 @@ func (e *Engine) powerDown(g *gang) {
 type back struct {
 	job     uint32
 	verdict Verdict
-	told    bool // its record says why, or would not take it
-	freed   bool // slurmctld has taken it off the node that failed
-	asking  bool // TellJob or HoldJob is not answered yet
-	tries   int
-	retryAt time.Time
-	until   time.Time
+	// notBefore is when the NodeSet that failed is tried again.
+	notBefore time.Time
+	told      bool // its record says why, or would not take it
+	freed     bool // slurmctld has taken it off the node that failed
+	asking    bool // TellJob or HoldJob is not answered yet
+	tries     int
+	retryAt   time.Time
+	until     time.Time
 }
 
 const (
@@ -276,9 +292,9 @@ const (
 )
 
 // sendBack begins to give a job back.
-func (e *Engine) sendBack(job uint32, v Verdict) {
+func (e *Engine) sendBack(job uint32, v Verdict, notBefore time.Time) {
 	if e.backOf(job) == nil {
-		e.backs = append(e.backs, &back{job: job, verdict: v, retryAt: e.now, until: e.now.Add(backMost)})
+		e.backs = append(e.backs, &back{job: job, verdict: v, notBefore: notBefore, retryAt: e.now, until: e.now.Add(backMost)})
 	}
 }
 
@@ -317,7 +333,7 @@ func (e *Engine) askBacks() {
 			e.do(TellJob{Job: b.job, Reason: ReasonPrefix + b.verdict.String()})
 			continue
 		}
-		e.do(HoldJob{Job: b.job, Delay: e.holdFor(b.job)})
+		e.do(HoldJob{Job: b.job, Delay: max(e.holdFor(b.job), b.notBefore.Sub(e.now))})
 	}
 }
 

@@ -29,6 +29,7 @@ type node struct {
 	delTries int
 	delRetry time.Time
 	creating bool   // CreatePod is not answered yet
+	closing  bool   // an update of closeSets is under way
 	believe  int    // only reads asked for after this many tell the truth: slurmctld has changed the node since
 	failed   string // how far the boot came that was given up last
 
@@ -57,7 +58,9 @@ type boot struct {
 	remakes    int    // pods of this boot that came to nothing
 
 	resumeTimeout time.Duration
-	offering      string // the one in use
+	attempt       *Attempt // leave of the breakers to make the pod; nil: not asked for
+	blamed        bool     // the breakers know what came of it
+	moving        bool     // the pod is to go, the next is for another offering
 	createTrouble Trouble
 	trouble       Trouble   // seen last
 	troubleAt     time.Time // since when
@@ -264,6 +267,9 @@ func (e *Engine) dropBoot(n *node, registered bool) {
 // failBoot ends a boot that came to nothing; who waits for the node need not wait longer.
 func (e *Engine) failBoot(n *node) {
 	jobs, given := n.jobs, n.boot.release
+	if a := n.boot.attempt; a != nil {
+		e.breakers.ProbeGone(*a)
+	}
 	e.dropBoot(n, false)
 	if given != nil {
 		e.freed(given.jobs)
@@ -308,15 +314,19 @@ func (e *Engine) decideBoot(n *node) {
 			b.unsure = false
 		}
 	}
-	b.waits = ""
 	if n.pod != nil {
 		b.observe(n.pod, e.now)
 	}
 	if b.release == nil && !b.unsure && n.set != "" {
 		e.judge(n)
 	}
+	b.waits = ""
 	if b.release != nil {
 		e.pursueRelease(n)
+		return
+	}
+	if b.moving && n.pod != nil {
+		e.move(n)
 		return
 	}
 	if n.pod == nil {
@@ -386,11 +396,18 @@ func (e *Engine) create(n *node) {
 		e.wakeAt(n, b.retryAt)
 		return
 	}
-	n.creating = true
+	if !e.attempt(n) {
+		return
+	}
+	n.creating, b.moving = true, false
 	if b.times.Asked.IsZero() {
 		b.times.Asked = e.now
 	}
-	e.do(CreatePod{Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request()})
+	c := CreatePod{Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Offering: b.attempt.Offering}
+	if len(n.jobs) > 0 {
+		c.Job = n.jobs[0]
+	}
+	e.do(c)
 }
 
 func (b *boot) request() string {
@@ -428,6 +445,7 @@ func (e *Engine) bootDone(n *node) {
 	}
 	e.history = append(e.history, done)
 	e.do(BootDone{done})
+	e.succeeded(n)
 	if b.release != nil { // its job is being given back all the same
 		e.do(UpdateNodes{NodeUpdate{Nodes: []string{n.name}, State: StatePowerDown}})
 	}
@@ -462,6 +480,9 @@ func (e *Engine) decideOff(n *node) {
 		if n.boot != nil { // Slurm has ended it
 			if !n.boot.unsure {
 				n.failed = n.boot.story(n)
+				if o.kind == spool.KindResumeFail && n.boot.release == nil {
+					e.failed(n, n.late(0))
+				}
 			}
 			e.failBoot(n)
 		}

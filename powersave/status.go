@@ -142,11 +142,20 @@ func (e *Engine) Status(now time.Time) Status {
 func (e *Engine) Counts() []NodeSetCounts {
 	counts := map[string]*NodeSetCounts{}
 	for name, s := range e.sets {
-		counts[name] = &NodeSetCounts{Name: name, Nodes: s.Nodes.Len(), Problem: s.Problem}
+		counts[name] = &NodeSetCounts{Name: name, Nodes: s.Nodes.Len(), Problem: s.Problem, Breakers: e.breakers.Snapshot(name)}
 	}
 	for _, n := range e.nodes {
 		c := counts[n.set]
-		if c == nil || n.read == 0 {
+		if c == nil {
+			continue
+		}
+		if o := e.offeringOf(n); o != "" {
+			if c.InUse == nil {
+				c.InUse = map[string]int{}
+			}
+			c.InUse[o]++
+		}
+		if n.read == 0 {
 			continue
 		}
 		state := n.slurm.State

@@ -109,6 +109,15 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 					set.Deadline = p.duration(v)
 				case "grace":
 					set.UnschedulableGrace = p.duration(v)
+				case "spec":
+					set.SpecGeneration = p.int(v)
+				case "offering":
+					name, limit, limited := strings.Cut(v, ":")
+					o := powersave.Offering{Name: name}
+					if limited {
+						o.Limit = int(p.int(limit))
+					}
+					set.Offerings = append(set.Offerings, o)
 				default:
 					require.FailNow(p.t, "unknown option", o)
 				}
@@ -181,6 +190,9 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		if args[0] == "reason" {
 			u.State = powersave.StateNone
 		}
+		if u.State == powersave.StateDrain {
+			u.Reason = "slurmtide: closed: no room"
+		}
 		for n := range p.hostlist(args[1]).All() {
 			u.Nodes = append(u.Nodes, n)
 		}
@@ -221,7 +233,11 @@ func (p *player) step(ev powersave.Event) []string {
 func describe(a powersave.Action) string {
 	switch a := a.(type) {
 	case powersave.CreatePod:
-		return fmt.Sprintf("create %s set=%s gen=%d request=%s", a.Node, a.NodeSet, a.Generation, a.Request)
+		s := fmt.Sprintf("create %s set=%s gen=%d request=%s", a.Node, a.NodeSet, a.Generation, a.Request)
+		if a.Offering != "" {
+			s += " offering=" + a.Offering
+		}
+		return s
 	case powersave.DeletePod:
 		return fmt.Sprintf("delete %s uid=%s: %s", a.Node, a.UID, a.Why)
 	case powersave.UpdateNodes:
@@ -284,13 +300,17 @@ func (p *player) status() []string {
 func (p *player) pod(f []string) powersave.Pod {
 	pod := powersave.Pod{Node: f[0], UID: f[1], Generation: p.int(f[2]), Phase: powersave.PodPhase(f[3])}
 	if len(f) > 4 {
-		pod.Reason = f[4]
+		pod.Reason = strings.Trim(f[4], "-")
 	}
 	if len(f) > 5 {
-		pod.Trouble = powersave.Trouble(f[5])
+		pod.Trouble = powersave.Trouble(strings.Trim(f[5], "-"))
 	}
-	if len(f) > 6 {
-		require.Equal(p.t, "scale-up", f[6])
+	for _, more := range f[min(len(f), 6):] {
+		if offering, ok := strings.CutPrefix(more, "on="); ok {
+			pod.Offering = offering
+			continue
+		}
+		require.Equal(p.t, "scale-up", more)
 		pod.ScaleUp = p.now
 	}
 	return pod

@@ -82,7 +82,7 @@ func (e *Engine) patience(n *node, t Trouble) (d time.Duration, limited bool) {
 	return cmp.Or(e.sets[n.set].UnschedulableGrace, graceDefault), true
 }
 
-// late says why the boot in hand of n has not succeeded by its deadline.
+// late says why the boot in hand of n has not succeeded in that time, by which it had to.
 func (n *node) late(after time.Duration) Verdict {
 	trouble, reason := n.trouble()
 	if trouble == TroubleNone {
@@ -92,7 +92,10 @@ func (n *node) late(after time.Duration) Verdict {
 			trouble = TroubleCapacity
 		}
 	}
-	return Verdict{Trouble: trouble, Reason: fmt.Sprintf("not up after %s: %s", after.Round(time.Second), reason)}
+	if after > 0 {
+		reason = fmt.Sprintf("not up after %s: %s", after.Round(time.Second), reason)
+	}
+	return Verdict{Trouble: trouble, Reason: reason}
 }
 
 // deadlineOf is how long the nodes of a job may take, from the request on: spec.boot.deadline, else ResumeTimeout less a

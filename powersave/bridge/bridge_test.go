@@ -292,7 +292,7 @@ func TestJobFromZeroAndBack(t *testing.T) {
 		pass(time.Second)
 		assert.Equal(t, 0, pending(t, b))
 		w.look(func() {
-			assert.Equal(t, powersave.NodeSetCounts{Name: "cpu", Nodes: 10, PoweredUp: 2, Ready: 2}, w.statuses["cpu"])
+			assert.Equal(t, powersave.NodeSetCounts{Name: "cpu", Nodes: 10, PoweredUp: 2, Ready: 2, Breakers: []powersave.BreakerRecord{}}, w.statuses["cpu"])
 		})
 
 		raw, err := b.Status(t.Context())

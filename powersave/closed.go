@@ -1,0 +1,95 @@
+package powersave
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// closing is a NodeSet none of whose boots can succeed for now.
+type closing struct {
+	until  time.Time // zero: until its spec changes
+	reason string
+}
+
+// closedPrefix marks the nodes that Slurmtide has drained because of a closing; only those are put back.
+const closedPrefix = ReasonPrefix + "closed: "
+
+// closeSets takes the powered-down nodes of NodeSets whose breakers are open out of Slurm's choice, so that Slurm places
+// jobs elsewhere at once, and puts them back when the next try is due.
+func (e *Engine) closeSets() {
+	if !e.podsRead || !e.setsRead || e.reads.complete.IsZero() {
+		return
+	}
+	fresh := e.closedRead != e.reads.complete
+	if len(e.closed) == 0 && !fresh && !e.closedAgain && e.breakers.AllClosed() {
+		return
+	}
+	now := map[string]closing{}
+	for _, name := range slices.Sorted(maps.Keys(e.sets)) {
+		set := e.sets[name]
+		choice := e.breakers.Look(e.now, set, nil)
+		if choice.OK || choice.Soon || set.Problem != "" {
+			continue
+		}
+		reason := closedPrefix + choice.Why
+		if !choice.Until.IsZero() {
+			reason += fmt.Sprintf("; tried again at %s", choice.Until.UTC().Format("15:04:05Z"))
+		}
+		now[name] = closing{choice.Until, reason}
+	}
+	if maps.Equal(now, e.closed) && !fresh && !e.closedAgain {
+		return
+	}
+	var updates []NodeUpdate
+	var nodes []*node
+	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
+		n := e.nodes[name]
+		c, closed := now[n.set]
+		switch {
+		case n.set == "" || n.read == 0 || n.missing || n.closing || n.boot != nil || n.off != nil || n.pod != nil,
+			!n.slurm.State.Has(NodePoweredDown) || n.slurm.State.Any(inUse|NodePoweringUp|NodePowerUp|NodePoweringDown|NodeReserved):
+			continue
+		case closed && !n.slurm.State.Any(judged) && mayWrite(n.slurm.Reason):
+			updates = merge(updates, NodeUpdate{State: StateDrain, Reason: c.reason}, name)
+		case !closed && n.slurm.State.Any(NodeDrain) && strings.HasPrefix(n.slurm.Reason, closedPrefix):
+			updates = merge(updates, NodeUpdate{State: StateResume}, name)
+		default:
+			continue
+		}
+		nodes = append(nodes, n)
+	}
+	if len(nodes) > 0 && e.now.Sub(e.reads.complete) > actOn {
+		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // somebody may have drained them since; releases come first
+		return
+	}
+	e.closed, e.closedRead, e.closedAgain = now, e.reads.complete, false
+	for _, n := range nodes {
+		n.closing = true
+	}
+	for _, u := range updates {
+		e.do(UpdateNodes{u})
+	}
+}
+
+// closedUpdated takes in the answer to an update of closeSets.
+func (e *Engine) closedUpdated(n *node, u NodeUpdate, err string) {
+	n.closing = false
+	if err != "" {
+		e.note(Warn, n, "", u.String()+" failed: "+err)
+		e.reads.wantComplete(e.now.Add(e.cfg.Sightings)) // and then again
+		return
+	}
+	// What Slurm will show from now on; a read under way may not know it yet.
+	n.believe = e.reads.count
+	n.slurm.Reason = u.Reason
+	if u.State == StateDrain {
+		n.slurm.State |= NodeDrain
+	} else {
+		n.slurm.State &^= NodeDrain
+		n.slurm.Reason = ""
+	}
+	e.closedAgain = true // its NodeSet may have opened meanwhile
+}
