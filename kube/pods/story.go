@@ -112,27 +112,25 @@ func (s story) tell(p *powersave.Pod, sandboxReady bool) {
 		p.Reason, p.Message, p.Trouble = s.taken.reason, s.taken.message, s.taken.trouble
 		return
 	}
-	switch p.Phase {
-	case powersave.PodPending:
-		if p.Reason == "" {
-			p.Reason, p.Message, p.Trouble = s.scheduling.reason, s.scheduling.message, s.scheduling.trouble
-		}
-		if p.Trouble != powersave.TroubleNone && p.Trouble != powersave.TroubleCapacity {
-			return
-		}
-		if a := s.autoscaler; a.reason != "" {
-			if a.trouble == powersave.TroubleNone {
-				p.ScaleUp = s.scaleUp
-			} else {
-				p.Reason, p.Trouble = a.reason, a.trouble
-			}
-			p.Message = strings.TrimPrefix(p.Message+"; "+a.message, "; ")
-		}
-	case powersave.PodScheduled:
-		if p.Reason == "" && !sandboxReady {
-			p.Reason, p.Message, p.Trouble = s.start.reason, s.start.message, s.start.trouble
-		}
+	if p.Phase == powersave.PodScheduled && p.Reason == "" && !sandboxReady {
+		p.Reason, p.Message, p.Trouble = s.start.reason, s.start.message, s.start.trouble
 	}
+	if p.Phase != powersave.PodPending {
+		return
+	}
+	if p.Reason == "" {
+		p.Reason, p.Message, p.Trouble = s.scheduling.reason, s.scheduling.message, s.scheduling.trouble
+	}
+	a := s.autoscaler
+	if a.reason == "" || p.Trouble != powersave.TroubleNone && p.Trouble != powersave.TroubleCapacity {
+		return
+	}
+	if a.trouble == powersave.TroubleNone {
+		p.ScaleUp = s.scaleUp
+	} else {
+		p.Reason, p.Trouble = a.reason, a.trouble
+	}
+	p.Message = strings.TrimPrefix(p.Message+"; "+a.message, "; ")
 }
 
 // times are when what an event tells of happened first and last. Which fields are set depends on the recorder.

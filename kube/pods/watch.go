@@ -262,7 +262,7 @@ func (w *watcher) tell(p podSeen) {
 	w.stories.known[p.told.UID].tell(&p.told, p.sandboxReady)
 	old, known := w.pods[p.told.Node]
 	w.pods[p.told.Node] = p
-	if w.podsReady && !(known && old.told == p.told) {
+	if w.podsReady && (!known || old.told != p.told) {
 		w.handler.Pod(p.told)
 	}
 }
