@@ -15,7 +15,8 @@ import (
 // all its components. Jobs slurmctld has forgotten (MinJobAge after their end) are missing
 // from the answer; so are the other tasks of an array whose first ID is asked for.
 //
-// slurmrestd reads one job or all of them: few are asked for one by one.
+// slurmrestd reads one job or all of them, so few are asked for one by one. The bounds for
+// nodes suit jobs, too: 7 ms for one, 0.6 ms for each in the list (26.05, 1,000 jobs).
 func (c *Client) Jobs(ctx context.Context, ids ...uint32) ([]powersave.SlurmJob, error) {
 	if len(ids) == 0 {
 		return c.listJobs(ctx, nil)

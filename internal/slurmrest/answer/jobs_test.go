@@ -2,8 +2,14 @@ package answer
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -98,4 +104,95 @@ func FuzzJobs(f *testing.F) {
 		}
 		_, _ = DecodeStatus(bytes.NewReader(text), "status")
 	})
+}
+
+// Answers recorded from slurmrestd 24.11.5 and 26.05.5 while no node of the jobs came up: a
+// job with a comment, one that was cancelled, a het job, an array with one task at a time,
+// and one that is not to begin yet.
+func TestRecordedJobs(t *testing.T) {
+	for file, first := range map[string]uint32{"24.11.5/jobs-v0.0.42.json": 9, "26.05.5/jobs-v0.0.45.json": 33} {
+		t.Run(file, func(t *testing.T) {
+			text, err := os.Open(filepath.Join("testdata", file))
+			require.NoError(t, err)
+			defer text.Close()
+			r := NewJobs(nil)
+			env, err := Decode(text, "jobs", r.Read)
+			require.NoError(t, err)
+			assert.Empty(t, env.Errors)
+			assert.Equal(t, filepath.Dir(file), env.Meta.Slurm.Release)
+			const configuring = powersave.JobRunning | powersave.JobConfiguring | powersave.JobPowerUpNode
+			named := map[string]powersave.SlurmJob{}
+			for _, j := range r.List {
+				assert.Equal(t, "root", j.UserName)
+				assert.Equal(t, "all", j.Partition)
+				assert.Equal(t, j.ID != first+1, j.Requeueable())
+				assert.WithinDuration(t, time.Unix(1795248470, 0), j.Submitted, 2*time.Minute)
+				named[j.Name()] = j
+			}
+			require.Len(t, named, 7)
+			name := func(format string, offset uint32) powersave.SlurmJob {
+				j, ok := named[fmt.Sprintf(format, first+offset)]
+				require.True(t, ok, "%s in %v", fmt.Sprintf(format, first+offset), named)
+				return j
+			}
+
+			plain := name("%d", 0)
+			assert.Equal(t, configuring, plain.State)
+			assert.Equal(t, []string{"cpu-0", "cpu-1"}, plain.Nodes)
+			assert.Equal(t, "slurmtide: no capacity in zone a", plain.AdminComment)
+			assert.Equal(t, "mine", plain.Comment)
+			assert.Equal(t, "None", plain.StateReason)
+
+			assert.Equal(t, powersave.JobCancelled, name("%d", 1).State)
+			assert.Empty(t, name("%d", 1).Nodes)
+
+			assert.Len(t, name("%d+0", 2).Nodes, 1)
+			second := name("%d+1", 2)
+			assert.Equal(t, []uint32{first + 3, first + 2}, []uint32{second.ID, second.HetJobID})
+			assert.Len(t, second.Nodes, 2)
+
+			assert.Len(t, name("%d_0", 4).Nodes, 3)
+			assert.Equal(t, first+6, name("%d_0", 4).ID)
+			waiting := name("%d", 4)
+			assert.Equal(t, -1, waiting.ArrayTaskID)
+			assert.Equal(t, "JobArrayTaskLimit", waiting.StateReason)
+
+			later := name("%d", 5)
+			assert.Equal(t, powersave.JobPending, later.State)
+			assert.Equal(t, "BeginTime", later.StateReason)
+			assert.Equal(t, time.Hour, later.Begin.Sub(later.Submitted).Round(time.Minute))
+		})
+	}
+}
+
+// Reading all jobs to find a few must not keep the others.
+func TestJobsMemory(t *testing.T) {
+	text, err := os.ReadFile("testdata/26.05.5/jobs-v0.0.45.json")
+	require.NoError(t, err)
+	var recorded struct {
+		Jobs []json.RawMessage `json:"jobs"`
+	}
+	require.NoError(t, json.Unmarshal(text, &recorded))
+	var long bytes.Buffer
+	long.WriteString(`{"jobs":[`)
+	for i := range 2_000 {
+		if i > 0 {
+			long.WriteByte(',')
+		}
+		long.Write(recorded.Jobs[i%len(recorded.Jobs)])
+	}
+	long.WriteString(`]}`)
+	r := NewJobs(func(j powersave.SlurmJob) bool { return j.State.Any(powersave.JobCancelled) })
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	_, err = Decode(bytes.NewReader(long.Bytes()), "jobs", r.Read)
+	require.NoError(t, err)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	kept := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	t.Logf("%d of %d jobs: %.1f MB of JSON, %.1f MB allocated, %.2f MB kept", len(r.List), r.Total, float64(long.Len())/1e6, float64(after.TotalAlloc-before.TotalAlloc)/1e6, float64(kept)/1e6)
+	assert.Equal(t, 2_000, r.Total)
+	assert.Less(t, kept, int64(1<<20), "a job must not keep its JSON alive")
+	runtime.KeepAlive(r)
 }
