@@ -22,22 +22,28 @@ type gang struct {
 // serve already, belong to others, or come with a later slice.
 func (e *Engine) remember(j Job, r Request) {
 	for name := range j.Nodes.All() {
-		n := e.nodes[name]
-		if n == nil || n.boot == nil || slices.Contains(n.jobs, j.ID) {
-			continue
+		if n := e.nodes[name]; n != nil && n.boot != nil {
+			e.join(n, j.ID, r.Started, r.ResumeTimeout)
 		}
-		n.jobs = append(n.jobs, j.ID)
-		g := e.gangs[j.ID]
-		if g == nil {
-			g = &gang{job: j.ID}
-			e.gangs[j.ID] = g
-		}
-		g.nodes = append(g.nodes, name)
-		// A later slice starts the time anew: slurmctld counts ResumeTimeout from each node's own power-up.
-		g.asked = r.Started
-		if d := e.deadlineOf(n.set, r.ResumeTimeout); d > 0 && r.Started.Add(d).After(g.deadline) {
-			g.deadline = r.Started.Add(d)
-		}
+	}
+}
+
+// join makes the job wait for the boot in hand of n.
+func (e *Engine) join(n *node, job uint32, asked time.Time, resumeTimeout time.Duration) {
+	if slices.Contains(n.jobs, job) {
+		return
+	}
+	n.jobs = append(n.jobs, job)
+	g := e.gangs[job]
+	if g == nil {
+		g = &gang{job: job}
+		e.gangs[job] = g
+	}
+	g.nodes = append(g.nodes, n.name)
+	// A later slice starts the time anew: slurmctld counts ResumeTimeout from each node's own power-up.
+	g.asked = asked
+	if d := e.deadlineOf(n.set, resumeTimeout); d > 0 && asked.Add(d).After(g.deadline) {
+		g.deadline = asked.Add(d)
 	}
 }
 
@@ -195,7 +201,7 @@ func (e *Engine) release(n *node, v Verdict, reason string, jobs []uint32) {
 func (e *Engine) pursueRelease(n *node) {
 	r := n.boot.release
 	switch {
-	case r.updating, !e.told(r.jobs):
+	case r.updating, !e.told(n):
 	case r.retryAt.After(e.now):
 		e.wakeAt(n, r.retryAt)
 	case !n.booting(e.now):
@@ -271,6 +277,7 @@ func (e *Engine) powerDown(g *gang) {
 type back struct {
 	job     uint32
 	verdict Verdict
+	nodes   []string // that it waited for
 	// notBefore is when the NodeSet that failed is tried again.
 	notBefore time.Time
 	told      bool // its record says why, or would not take it
@@ -294,7 +301,11 @@ const (
 // sendBack begins to give a job back.
 func (e *Engine) sendBack(job uint32, v Verdict, notBefore time.Time) {
 	if e.backOf(job) == nil {
-		e.backs = append(e.backs, &back{job: job, verdict: v, notBefore: notBefore, retryAt: e.now, until: e.now.Add(backMost)})
+		b := &back{job: job, verdict: v, notBefore: notBefore, retryAt: e.now, until: e.now.Add(backMost)}
+		if g := e.gangs[job]; g != nil {
+			b.nodes = slices.Clone(g.nodes)
+		}
+		e.backs = append(e.backs, b)
 	}
 }
 
@@ -307,9 +318,9 @@ func (e *Engine) backOf(job uint32) *back {
 	return nil
 }
 
-// told says whether the records of all these jobs say why they are given back.
-func (e *Engine) told(jobs []uint32) bool {
-	return !slices.ContainsFunc(e.backs, func(b *back) bool { return !b.told && slices.Contains(jobs, b.job) })
+// told says whether the records of all jobs on n that are given back say why.
+func (e *Engine) told(n *node) bool {
+	return !slices.ContainsFunc(e.backs, func(b *back) bool { return !b.told && slices.Contains(b.nodes, n.name) })
 }
 
 // freed notes that slurmctld has taken the jobs off a node.
@@ -366,7 +377,7 @@ func (e *Engine) jobTold(ev JobTold) {
 	}
 	b.told = true
 	for _, n := range slices.Clone(e.compactActive()) {
-		if n.boot != nil && n.boot.release != nil && slices.Contains(n.boot.release.jobs, ev.Job) {
+		if n.boot != nil && n.boot.release != nil && slices.Contains(b.nodes, n.name) {
 			e.decide(n)
 		}
 	}

@@ -12,8 +12,9 @@ import (
 type gate struct {
 	id       uint64
 	job      uint32
-	nodes    []*node // those not seen serving yet
-	read     int     // reads asked for before it came
+	nodes    []*node   // those not seen serving yet
+	read     int       // reads asked for before it came
+	asked    time.Time // when it came
 	deadline time.Time
 }
 
@@ -22,7 +23,7 @@ func (e *Engine) openGate(ev GateOpened) {
 		e.heldGates = append(e.heldGates, ev)
 		return
 	}
-	g := &gate{id: ev.ID, job: ev.JobID, read: e.reads.count, deadline: ev.Deadline}
+	g := &gate{id: ev.ID, job: ev.JobID, read: e.reads.count, asked: e.now, deadline: ev.Deadline}
 	for name := range ev.Nodes.All() {
 		n := e.nodes[name]
 		if n == nil || n.set == "" {
@@ -57,6 +58,9 @@ func (e *Engine) checkGates() {
 			}
 			if n.missing || n.slurm.State.Any(NodeDown) {
 				down = n.name
+			}
+			if n.boot != nil && n.slurm.State.Any(NodePoweringUp) {
+				e.join(n, g.job, g.asked, n.boot.resumeTimeout) // no resume file names a job whose nodes boot already
 			}
 			return n.missing || serving(n.slurm.State)
 		})
