@@ -246,10 +246,12 @@ func (e *Engine) accept(r Request) {
 			e.note(Fault, n, r.ID, fmt.Sprintf("request of unknown kind %q ignored", r.Kind))
 			e.settled(req)
 		}
-		e.decide(n)
 	}
-	for _, j := range r.Jobs {
+	for _, j := range r.Jobs { // before anything is decided: a boot that fails at once takes its jobs along
 		e.remember(j, r)
+	}
+	for name := range r.Nodes.All() {
+		e.decide(e.node(name))
 	}
 }
 
@@ -356,7 +358,9 @@ type wake struct {
 type wakeHeap []wake
 
 func (h wakeHeap) Len() int           { return len(h) }
-func (h wakeHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h wakeHeap) Less(i, j int) bool {
+	return h[i].at.Before(h[j].at) || h[i].at.Equal(h[j].at) && h[i].n.name < h[j].n.name
+}
 func (h wakeHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *wakeHeap) Push(x any)        { *h = append(*h, x.(wake)) }
 func (h *wakeHeap) Pop() any {

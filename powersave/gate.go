@@ -51,7 +51,7 @@ func (e *Engine) pollForGate(g *gate) time.Time {
 
 func (e *Engine) checkGates() {
 	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
-		var down string
+		var down, lost string
 		g.nodes = slices.DeleteFunc(g.nodes, func(n *node) bool {
 			if !n.readSince(g.read) {
 				return false
@@ -59,7 +59,10 @@ func (e *Engine) checkGates() {
 			if n.missing || n.slurm.State.Any(NodeDown) {
 				down = n.name
 			}
-			if n.boot != nil && n.slurm.State.Any(NodePoweringUp) {
+			if n.slurm.State.Any(NodeIdle) { // its job was requeued, or has ended
+				lost = n.name
+			}
+			if n.boot != nil && n.slurm.State.Any(NodePoweringUp) && e.backOf(g.job) == nil {
 				e.join(n, g.job, g.asked, n.boot.resumeTimeout) // no resume file names a job whose nodes boot already
 			}
 			return n.missing || serving(n.slurm.State)
@@ -69,6 +72,8 @@ func (e *Engine) checkGates() {
 			e.do(AnswerGate{ID: g.id, Reason: "node " + down + " is down"})
 		case len(g.nodes) == 0:
 			e.do(AnswerGate{ID: g.id, Ready: true})
+		case lost != "":
+			e.do(AnswerGate{ID: g.id, Reason: "node " + lost + " is the job's no longer"})
 		default:
 			return false
 		}
