@@ -102,10 +102,6 @@ func checkSpec(spec *v1alpha1.NodeSetSpec) error {
 }
 
 func checkSupported(spec *v1alpha1.NodeSetSpec) error {
-	boot := spec.Boot
-	if boot == nil {
-		boot = &v1alpha1.BootPolicy{}
-	}
 	var unsupported []error
 	for _, field := range []struct {
 		path string
@@ -115,15 +111,8 @@ func checkSupported(spec *v1alpha1.NodeSetSpec) error {
 		{"spec.replicas greater than 0", spec.Replicas != nil && *spec.Replicas > 0},
 		{"spec.shape.features", spec.Shape.Features != nil},
 		{"spec.shape.weight", spec.Shape.Weight != nil},
+		{"spec.boot.provisioningRequest", spec.Boot != nil && spec.Boot.ProvisioningRequest != nil},
 		{"spec.suspend", spec.Suspend != nil},
-		// What waits for the engine alone.
-		{"spec.offerings", spec.Offerings != nil},
-		{"spec.boot.strategy", boot.Strategy != ""},
-		{"spec.boot.deadline", boot.Deadline != nil},
-		{"spec.boot.unschedulableGrace", boot.UnschedulableGrace != nil},
-		{"spec.boot.provisioningRequest", boot.ProvisioningRequest != nil},
-		{"spec.boot.topologyKey", boot.TopologyKey != ""},
-		{"spec.backoff", spec.Backoff != nil},
 	} {
 		if field.set {
 			unsupported = append(unsupported, fmt.Errorf("%s is not supported yet in this version: remove it", field.path))

@@ -15,7 +15,6 @@ import (
 )
 
 func TestValidateOne(t *testing.T) {
-	hour := &metav1.Duration{Duration: time.Hour}
 	for name, tc := range map[string]struct {
 		change func(*v1alpha1.NodeSetSpec)
 		want   string // "" accepts
@@ -28,7 +27,11 @@ func TestValidateOne(t *testing.T) {
 			s.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 			s.Template.Spec.AutomountServiceAccountToken = new(false)
 			s.Template.Spec.Containers[0].Args = []string{"-v", "--conf-server=a,b", "--extra", "x"}
-			s.Boot = &v1alpha1.BootPolicy{}
+			s.Boot = &v1alpha1.BootPolicy{
+				Strategy: v1alpha1.Greedy, Deadline: hours(1), UnschedulableGrace: hours(1), TopologyKey: "zone",
+			}
+			s.Offerings = []v1alpha1.Offering{{Name: "spot"}}
+			s.Backoff = &v1alpha1.BackoffPolicy{Initial: hours(1)}
 		}, ""},
 		"hostlist syntax":   {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = "cpu-[0-" }, "spec.nodeNames: "},
 		"capital node name": {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = "cpu-[0-9],Cpu-1" }, `"Cpu-1" cannot be the name of a pod`},
@@ -40,15 +43,9 @@ func TestValidateOne(t *testing.T) {
 		"replicas":          {func(s *v1alpha1.NodeSetSpec) { s.Replicas = new(int32(1)) }, "spec.replicas greater than 0 is not supported yet"},
 		"features":          {func(s *v1alpha1.NodeSetSpec) { s.Shape.Features = []string{"a"} }, "spec.shape.features is not supported yet"},
 		"weight":            {func(s *v1alpha1.NodeSetSpec) { s.Shape.Weight = new(int32(1)) }, "spec.shape.weight is not supported yet"},
-		"offerings":         {func(s *v1alpha1.NodeSetSpec) { s.Offerings = []v1alpha1.Offering{{Name: "a"}} }, "spec.offerings is not supported yet"},
-		"strategy":          {func(s *v1alpha1.NodeSetSpec) { s.Boot = &v1alpha1.BootPolicy{Strategy: v1alpha1.Greedy} }, "spec.boot.strategy is not supported yet"},
-		"deadline":          {func(s *v1alpha1.NodeSetSpec) { s.Boot = &v1alpha1.BootPolicy{Deadline: hour} }, "spec.boot.deadline is not supported yet"},
-		"grace":             {func(s *v1alpha1.NodeSetSpec) { s.Boot = &v1alpha1.BootPolicy{UnschedulableGrace: hour} }, "spec.boot.unschedulableGrace is not supported yet"},
 		"provisioning request": {func(s *v1alpha1.NodeSetSpec) {
-			s.Boot = &v1alpha1.BootPolicy{ProvisioningRequest: &v1alpha1.ProvisioningRequest{}}
+			s.Boot = &v1alpha1.BootPolicy{ProvisioningRequest: &v1alpha1.ProvisioningRequest{ClassName: "atomic"}}
 		}, "spec.boot.provisioningRequest is not supported yet"},
-		"topology":        {func(s *v1alpha1.NodeSetSpec) { s.Boot = &v1alpha1.BootPolicy{TopologyKey: "zone"} }, "spec.boot.topologyKey is not supported yet"},
-		"backoff":         {func(s *v1alpha1.NodeSetSpec) { s.Backoff = &v1alpha1.BackoffPolicy{} }, "spec.backoff is not supported yet"},
 		"suspend":         {func(s *v1alpha1.NodeSetSpec) { s.Suspend = &v1alpha1.SuspendPolicy{} }, "spec.suspend is not supported yet"},
 		"no cpus":         {func(s *v1alpha1.NodeSetSpec) { s.Shape.CPUs = 0 }, "spec.shape.cpus is 0"},
 		"no memory":       {func(s *v1alpha1.NodeSetSpec) { s.Shape.RealMemory = 0 }, "spec.shape.realMemory is 0"},

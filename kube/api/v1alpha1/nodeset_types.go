@@ -62,22 +62,14 @@ const (
 )
 
 // The rules below that refuse fields without an implementation stand one per field, so that the
-// message names the field. checkSupported in package pods says the same. The second group waits for
-// the engine alone: pods, checks and status know these fields.
+// message names the field. checkSupported in package pods says the same.
 
 // NodeSetSpec is what the nodes are called, what they offer to Slurm and how their pods look.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Dynamic'",message="spec.mode Dynamic is not supported yet in this version: use Cloud"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas == 0",message="spec.replicas greater than 0 is not supported yet in this version: remove it or set it to 0"
-// +kubebuilder:validation:XValidation:rule="!has(self.suspend)",message="spec.suspend is not supported yet in this version: remove it and set SuspendTime in slurm.conf"
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.offerings)",message="spec.offerings is not supported yet in this version: remove it and put node selector and tolerations into spec.template"
-// +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.boot.strategy)",message="spec.boot.strategy is not supported yet in this version: remove it"
-// +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.boot.deadline)",message="spec.boot.deadline is not supported yet in this version: remove it and set ResumeTimeout in slurm.conf"
-// +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.boot.unschedulableGrace)",message="spec.boot.unschedulableGrace is not supported yet in this version: remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.boot.provisioningRequest)",message="spec.boot.provisioningRequest is not supported yet in this version: remove it"
-// +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.boot.topologyKey)",message="spec.boot.topologyKey is not supported yet in this version: remove it"
-// +kubebuilder:validation:XValidation:rule="!has(self.backoff)",message="spec.backoff is not supported yet in this version: remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.suspend)",message="spec.suspend is not supported yet in this version: remove it and set SuspendTime in slurm.conf"
 //
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.exists(c, c.name == 'slurmd')",message="spec.template.spec.containers must have a container named slurmd"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || (has(c.image) && size(c.image) > 0))",message="spec.template.spec.containers: the container slurmd needs an image"
@@ -130,7 +122,7 @@ type NodeSetSpec struct {
 	// limit and GPUs are taken from the shape. Changes reach pods that are made later.
 	Template corev1.PodTemplateSpec `json:"template"`
 
-	// Alternatives for the same shape, tried in order: on-demand, spot, another zone (not supported yet).
+	// Alternatives for the same shape, tried in order: on-demand, spot, another zone.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
@@ -138,12 +130,12 @@ type NodeSetSpec struct {
 	// +listMapKey=name
 	Offerings []Offering `json:"offerings,omitempty"`
 
-	// How the nodes of one job are brought up (not supported yet).
+	// How the nodes of one job are brought up.
 	//
 	// +optional
 	Boot *BootPolicy `json:"boot,omitempty"`
 
-	// How long an offering rests after it had no capacity (not supported yet).
+	// How long an offering, or the NodeSet, rests after boots failed on it.
 	//
 	// +optional
 	Backoff *BackoffPolicy `json:"backoff,omitempty"`
