@@ -254,7 +254,7 @@ func (e *Engine) released(n *node, err string) {
 		e.decide(n)
 		return
 	}
-	e.endGates(r.jobs, r.verdict.String())
+	e.endGates(e.leaving(n), r.verdict.String())
 	e.failBoot(n)
 	// What was read until now says that the node is booting.
 	n.believe, n.read = e.reads.count, 0
@@ -323,10 +323,20 @@ func (e *Engine) told(n *node) bool {
 	return !slices.ContainsFunc(e.backs, func(b *back) bool { return !b.told && slices.Contains(b.nodes, n.name) })
 }
 
-// freed notes that slurmctld has taken the jobs off a node.
-func (e *Engine) freed(jobs []uint32) {
+// leaving names the jobs that are given back and have waited for n: also those that left it to others.
+func (e *Engine) leaving(n *node) (jobs []uint32) {
 	for _, b := range e.backs {
-		if slices.Contains(jobs, b.job) {
+		if slices.Contains(b.nodes, n.name) {
+			jobs = append(jobs, b.job)
+		}
+	}
+	return jobs
+}
+
+// freed notes that slurmctld has taken all jobs off a node.
+func (e *Engine) freed(n *node) {
+	for _, b := range e.backs {
+		if slices.Contains(b.nodes, n.name) {
 			b.freed, b.tries = true, 0
 		}
 	}

@@ -272,7 +272,7 @@ func (e *Engine) failBoot(n *node) {
 	}
 	e.dropBoot(n, false)
 	if given != nil {
-		e.freed(given.jobs)
+		e.freed(n)
 	}
 	e.failGates(n, jobs)
 }
