@@ -15,7 +15,7 @@ func (e *Engine) attempt(n *node) bool {
 	choice := e.breakers.Pick(e.now, e.sets[n.set], e.inUse(n.set))
 	switch {
 	case choice.OK:
-		b.attempt = &choice.Attempt
+		b.attempt, b.blamed = &choice.Attempt, false
 		b.problem = ""
 		return true
 	case choice.Soon:

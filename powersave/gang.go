@@ -177,6 +177,16 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 	}
 }
 
+// turnedAway ends the boot of n because slurmctld refused its slurmd. slurmctld has drained the node and taken its jobs off
+// it (node_mgr.c validate_node_specs); the rest of the gang is released.
+func (e *Engine) turnedAway(n *node) {
+	_, reason := n.trouble()
+	v := Verdict{Trouble: TroubleRefused, Reason: reason}
+	e.giveBack(n, slices.Clone(n.jobs), v)
+	e.endGates(e.leaving(n), v.String())
+	e.failBoot(n)
+}
+
 // leave makes the job wait no longer for the node, whose boot goes on.
 func (e *Engine) leave(n *node, job uint32) {
 	n.jobs = slices.DeleteFunc(n.jobs, func(id uint32) bool { return id == job })

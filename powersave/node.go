@@ -300,6 +300,9 @@ func (e *Engine) decideBoot(n *node) {
 			e.failBoot(n)
 			e.decideSettled(n)
 			return
+		case n.registered() && state.Any(NodeInvalidReg):
+			e.turnedAway(n)
+			return
 		case n.registered():
 			e.bootDone(n)
 			return
