@@ -452,7 +452,7 @@ func (e *Engine) bootDone(n *node) {
 	if b.release != nil { // its job is being given back all the same
 		e.do(UpdateNodes{NodeUpdate{Nodes: []string{n.name}, State: StatePowerDown}})
 	}
-	e.dropBoot(n, true)
+	e.dropBoot(n, b.release == nil)
 }
 
 func (e *Engine) decideOff(n *node) {
