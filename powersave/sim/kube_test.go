@@ -1,7 +1,7 @@
 package sim_test
 
 import (
-	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
@@ -9,10 +9,20 @@ import (
 
 // The model of Kubernetes: pods, their life, and a watch that keeps order and lags behind.
 
+type kube struct {
+	pods    [nodeCount]*pod
+	uids    int
+	scaling bool // the autoscaler makes a host
+	gaveUp  bool
+}
+
 type pod struct {
 	powersave.Pod
-	started time.Time // of slurmd
-	lost    bool      // who asked for it was told that it failed
+	index     int
+	host      bool
+	started   time.Time // of slurmd
+	lost      bool      // who asked for it was told that it failed
+	troubleAt time.Time
 }
 
 // alive says whether its slurmd runs.
@@ -20,17 +30,22 @@ func (p *pod) alive() bool {
 	return p.Phase == powersave.PodRunning || p.Phase == powersave.PodReady
 }
 
-func (w *world) create(a powersave.CreatePod, tell teller) {
+func (w *world) create(a powersave.CreatePod, n *node, life int) {
 	failed := powersave.PodCreateFailed{Node: a.Node, Generation: a.Generation, Err: "timeout"}
 	answer := func(ev powersave.Event) {
-		n := w.nodes[a.Node]
-		d := w.delay(5*time.Millisecond, 10*time.Second)
-		w.after(d, func() { n.creating = max(0, n.creating-1) })
-		tell(d, ev)
+		if life != w.life {
+			return
+		}
+		w.after(w.delay(5*time.Millisecond, createSlow, n.index, 10*time.Second), func() {
+			if life == w.life {
+				n.creating--
+				w.step(ev)
+			}
+		})
 	}
-	old := w.pods[a.Node]
+	old := w.pods[n.index]
 	switch {
-	case w.chance(0.05), w.now.Before(w.kubeAway):
+	case w.on(createFails, n.index), w.any(kubeAway):
 		answer(failed)
 		return
 	case old != nil && old.Generation == a.Generation && old.Phase != powersave.PodTerminating:
@@ -41,76 +56,161 @@ func (w *world) create(a powersave.CreatePod, tell teller) {
 		failed.Err, failed.Existing = "exists", &existing
 		answer(failed)
 		return
+	case w.on(quota, n.index):
+		failed.Err, failed.Trouble = "exceeded quota", powersave.TroubleQuota
+		if n.refusedAt.IsZero() {
+			n.refusedAt = w.now
+		}
+		answer(failed)
+		return
 	}
 	w.uids++
-	p := &pod{Pod: powersave.Pod{
-		Node: a.Node, NodeSet: a.NodeSet, UID: fmt.Sprintf("u%d", w.uids), Generation: a.Generation, Request: a.Request,
-		Phase: powersave.PodPending, Created: w.now.Truncate(time.Second),
+	p := &pod{index: n.index, Pod: powersave.Pod{
+		Node: a.Node, NodeSet: a.NodeSet, UID: "u" + strconv.Itoa(w.uids), Generation: a.Generation, Request: a.Request,
+		Phase: powersave.PodPending, Created: w.now.Truncate(time.Second), Offering: a.Offering,
 	}}
-	w.pods[a.Node] = p
-	if n := w.nodes[a.Node]; n != nil {
-		if n.pods++; n.pods > 8 {
-			w.breaks("makes pods again and again", "%d of %s", n.pods, n.name)
-		}
+	w.pods[n.index] = p
+	n.refusedAt = time.Time{}
+	if n.pods++; n.pods > 8 {
+		w.breaks("makes pods again and again", "%d of %s", n.pods, n.name)
 	}
 	w.watch(p)
-	if w.chance(0.05) {
+	if w.on(createLost, n.index) {
 		p.lost = true
 		answer(failed)
 	} else {
 		answer(powersave.PodCreated{Node: a.Node, UID: p.UID, Generation: p.Generation})
 	}
-	if w.chance(0.1) {
-		p.Reason = "Unschedulable"
-		w.watch(p)
-	}
-	w.after(w.delay(500*time.Millisecond, 90*time.Second), func() { w.advance(p, powersave.PodPending, powersave.PodScheduled) })
+	w.after(w.delay(500*time.Millisecond, slowHost, n.index, 10*time.Second), func() { w.place(p) })
 }
 
-// advance moves a pod on, if it still is where it should be.
-func (w *world) advance(p *pod, from, to powersave.PodPhase) {
-	if w.pods[p.Node] != p || p.Phase != from {
+// place is the scheduler.
+func (w *world) place(p *pod) {
+	if w.pods[p.index] != p || p.Phase != powersave.PodPending {
 		return
 	}
-	p.Phase, p.Reason = to, ""
-	w.watch(p)
+	used := 0
+	for _, o := range w.pods {
+		if o != nil && o.host {
+			used++
+		}
+	}
+	if used >= w.hosts || w.any(lessRoom) {
+		w.trouble(p, powersave.TroubleCapacity, "Unschedulable")
+		w.scale()
+		return
+	}
+	p.host = true
+	w.advance(p, powersave.PodScheduled)
+	w.after(w.delay(time.Second, slowHost, p.index, 20*time.Second), func() { w.start(p) })
+}
+
+// placeAll is the scheduler after something has made room.
+func (w *world) placeAll() {
+	for _, p := range w.pods {
+		if p != nil && p.Trouble == powersave.TroubleCapacity {
+			w.place(p)
+		}
+	}
+}
+
+// scale is the autoscaler.
+func (w *world) scale() {
+	if w.scaleUp == 0 || w.scaling || w.gaveUp {
+		return
+	}
+	w.scaling = true
+	tell := func(since time.Time) {
+		for _, p := range w.pods {
+			if p != nil && p.Trouble == powersave.TroubleCapacity && p.Phase == powersave.PodPending && p.ScaleUp.IsZero() != since.IsZero() {
+				p.ScaleUp, p.troubleAt = since, w.now
+				w.watch(p)
+			}
+		}
+	}
+	w.after(time.Second, func() { tell(w.now) })
+	w.after(time.Second+w.scaleUp, func() {
+		w.scaling = false
+		tell(time.Time{})
+		if w.scaleFail {
+			w.gaveUp = true
+			return
+		}
+		w.hosts++
+		w.placeAll()
+	})
+}
+
+// start is the kubelet.
+func (w *world) start(p *pod) {
+	i := p.index
+	if w.pods[i] != p || p.Phase != powersave.PodScheduled {
+		return
+	}
 	switch {
-	case to == powersave.PodScheduled && w.chance(0.05):
-		w.after(w.upTo(3*time.Second), func() { w.fail(p, "OutOfcpu") })
-	case to == powersave.PodScheduled:
-		w.after(w.delay(time.Second, 30*time.Second), func() { w.advance(p, to, powersave.PodRunning) })
-	case to == powersave.PodRunning:
-		p.started = w.now
-		w.after(w.delay(time.Second, 20*time.Second), func() { w.answerRegistration(p) })
+	case w.on(noImage, i):
+		w.trouble(p, powersave.TroubleImage, "ErrImagePull")
+		w.at(w.until[noImage][i], func() { w.start(p) })
+		return
+	case w.on(badConfig, i):
+		w.trouble(p, powersave.TroubleConfig, "CreateContainerConfigError")
+		w.at(w.until[badConfig][i], func() { w.start(p) })
+		return
+	}
+	w.advance(p, powersave.PodRunning)
+	p.started = w.now
+	if w.on(crashing, i) {
+		w.after(w.some(2*time.Second, crashing, i), func() { w.fail(p, "Error", powersave.TroubleCrash) })
+		return
+	}
+	w.after(w.delay(time.Second, slowSlurmd, i, 15*time.Second), func() { w.answerRegistration(p) })
+	if w.on(mute, i) {
+		w.at(w.until[mute][i], func() { w.answerRegistration(p) })
 	}
 }
 
-func (w *world) fail(p *pod, reason string) {
-	if w.pods[p.Node] == p && p.Phase != powersave.PodTerminating {
-		p.Phase, p.Reason = powersave.PodFailed, reason
+func (w *world) trouble(p *pod, t powersave.Trouble, reason string) {
+	if p.Trouble != t {
+		p.Trouble, p.Reason, p.troubleAt = t, reason, w.now
 		w.watch(p)
-		w.lost(w.nodes[p.Node], p.UID)
 	}
 }
 
-func (w *world) remove(a powersave.DeletePod, tell teller) {
+// advance moves a pod on.
+func (w *world) advance(p *pod, to powersave.PodPhase) {
+	p.Phase, p.Reason, p.Trouble, p.ScaleUp = to, "", powersave.TroubleNone, time.Time{}
+	w.watch(p)
+}
+
+func (w *world) fail(p *pod, reason string, t powersave.Trouble) {
+	if w.pods[p.index] == p && p.Phase != powersave.PodTerminating && p.Phase != powersave.PodFailed {
+		p.Phase, p.Reason, p.Trouble, p.host = powersave.PodFailed, reason, t, false
+		w.watch(p)
+		w.lost(w.nodes[p.index], p.UID)
+		w.placeAll()
+	}
+}
+
+func (w *world) remove(a powersave.DeletePod, n *node, life int) {
 	failed := powersave.PodDeleteFailed{Node: a.Node, UID: a.UID, Err: "timeout"}
-	answer := func(ev powersave.Event) { tell(w.delay(5*time.Millisecond, 20*time.Second), ev) }
+	answer := func(ev powersave.Event) {
+		w.tellLife(life, w.delay(5*time.Millisecond, deleteSlow, n.index, 10*time.Second), ev)
+	}
 	if w.now.After(a.Before) {
 		failed.Late = true
 		answer(failed)
 		return
 	}
 	w.mayDelete(a)
-	p := w.pods[a.Node]
+	p := w.pods[n.index]
 	switch {
-	case w.chance(0.1), w.now.Before(w.kubeAway):
+	case w.on(deleteFails, n.index), w.any(kubeAway):
 		answer(failed)
 		return
 	case p == nil || p.UID != a.UID:
 		answer(powersave.PodDeleted{Node: a.Node, UID: a.UID, Gone: true})
 		return
-	case w.chance(0.05):
+	case w.on(deleteLost, n.index):
 		answer(failed) // and yet it was taken
 	default:
 		answer(powersave.PodDeleted{Node: a.Node, UID: a.UID})
@@ -118,18 +218,18 @@ func (w *world) remove(a powersave.DeletePod, tell teller) {
 	if p.Phase == powersave.PodTerminating {
 		return
 	}
-	p.Phase = powersave.PodTerminating
-	w.watch(p)
-	w.lost(w.nodes[a.Node], p.UID)
-	w.after(w.delay(3*time.Second, 50*time.Second), func() {
-		delete(w.pods, a.Node)
+	w.advance(p, powersave.PodTerminating)
+	w.lost(n, p.UID)
+	w.after(w.delay(3*time.Second, deleteSlow, n.index, 30*time.Second), func() {
+		w.pods[n.index] = nil
 		w.deliver(powersave.PodGone{Node: a.Node, UID: p.UID})
+		w.placeAll()
 	})
 }
 
 func (w *world) watch(p *pod) {
 	w.deliver(powersave.PodSeen{Pod: p.Pod})
-	if w.chance(0.05) {
+	if w.any(watchTwice) {
 		w.deliver(powersave.PodSeen{Pod: p.Pod})
 	}
 }
@@ -139,20 +239,27 @@ func (w *world) deliver(ev powersave.Event) {
 	if !w.listed {
 		return
 	}
-	if at := w.now.Add(w.delay(20*time.Millisecond, 5*time.Second)); at.After(w.watchAt) {
+	if at := w.now.Add(w.delay(20*time.Millisecond, watchSlow, 0, 5*time.Second)); at.After(w.watchAt) {
 		w.watchAt = at
 	}
 	w.tell(w.watchAt.Sub(w.now), ev)
 }
 
 func (w *world) listPods(life int) {
-	if life != w.life {
+	if life != w.life || w.listed {
 		return
 	}
-	w.listed, w.watchFrom, w.watchAt = true, w.now, w.now
+	if w.any(watchGap) {
+		w.at(w.until[watchGap][0], func() { w.listPods(life) })
+		return
+	}
+	w.listed, w.watchFrom = true, w.now
+	if w.watchAt.Before(w.now) {
+		w.watchAt = w.now
+	}
 	var ev powersave.PodsRead
-	for _, name := range w.names {
-		if p := w.pods[name]; p != nil {
+	for _, p := range w.pods {
+		if p != nil {
 			ev.Pods = append(ev.Pods, p.Pod)
 		}
 	}

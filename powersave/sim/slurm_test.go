@@ -1,8 +1,8 @@
 package sim_test
 
 import (
-	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
@@ -13,195 +13,185 @@ import (
 // The model of slurmctld: power_save.c, and the parts of node_mgr.c that concern it.
 
 const (
-	suspendTime    = 20 * time.Second
-	suspendTimeout = 30 * time.Second
-	resumeTimeout  = 60 * time.Second
+	suspendTime    = 25 * time.Second
+	suspendTimeout = 20 * time.Second
+	resumeTimeout  = 40 * time.Second
 )
 
 type slurm struct {
-	nodes    map[string]*node
-	names    []string // of nodes, sorted
-	jobs     []*job
-	toResume []*job
+	nodes    [nodeCount]*node
+	jobs     []*slurmJob
+	toResume []*slurmJob
+	gates    int
 }
 
 type node struct {
+	index                     int
 	name                      string
-	base, flags               powersave.NodeState
+	down                      bool
+	flags                     powersave.NodeState
 	reason                    string
+	reasonAt                  time.Time
 	bootReq, downReq, idle    time.Time
 	boot                      time.Time // of the slurmd that registered last
 	uid                       string    // its pod
 	since, changed, downSince time.Time
 	drained                   time.Time
-	job                       *job
-	epoch                     int // counts power changes
-	pods                      int // made in this epoch
-	creating                  int // calls under way
+	invalid                   bool // drained by slurmctld itself
+	jobs                      []*slurmJob
+	cleaning                  *slurmJob // requeued after ResumeTimeout, and its gate still runs
+	epoch                     int       // counts power changes
+	pods                      int       // made in this epoch
+	creating                  int       // calls under way
 	oddSince                  time.Time
+	refusedAt                 time.Time // a pod was refused, and none made since
+	users                     int       // jobs that had it in this epoch
+	half                      *slurmJob // it booted for this job, which was given back
+	halfSince                 time.Time
 	forgotten                 bool      // not in slurm.conf at present
 	left                      time.Time // when that was so last
 }
 
-type job struct {
-	id             uint32
-	nodes          []*node
-	gate           uint64 // waiting start gate, 0: none
-	asked, upSince time.Time
-	started, ended bool
-}
-
 func (s *slurm) init() {
-	s.nodes = map[string]*node{}
-	for _, name := range []string{"far", "n0", "n1", "n2", "n3", "n4", "n5"} {
-		s.names = append(s.names, name)
-		s.nodes[name] = &node{name: name, base: powersave.NodeIdle, flags: powersave.NodePoweredDown}
+	for i, name := range nodeNames {
+		s.nodes[i] = &node{index: i, name: name, flags: powersave.NodePoweredDown, epoch: 1}
 	}
 }
 
+// node finds a node by name; nil if slurmctld never had it.
+func (s *slurm) node(name string) *node {
+	switch {
+	case len(name) == 2 && name[0] == 'n':
+		return s.nodes[name[1]-'0']
+	case name == nodeNames[farNode]:
+		return s.nodes[farNode]
+	}
+	return nil
+}
+
 // ours tells the nodes that some NodeSet names.
-func (n *node) ours() bool { return n.name != "far" }
+func (n *node) ours() bool { return n.index != farNode }
+
+// set is the index of the node's NodeSet.
+func (n *node) set() int { return n.index / 4 }
 
 func (n *node) serves() bool {
 	return !n.flags.Any(powersave.NodePoweredDown | powersave.NodePoweringDown | powersave.NodePoweringUp)
 }
 
-// state is what slurmrestd shows. A job that is being requeued counts until its PrologSlurmctld ended.
+// slots counts what jobs hold of a node; two are all.
+func (n *node) slots() int {
+	used := 0
+	for _, j := range n.jobs {
+		used += j.slots()
+	}
+	return used
+}
+
+// state is what slurmrestd shows. A job that is being requeued after ResumeTimeout counts until its PrologSlurmctld ended.
 func (n *node) state() powersave.NodeState {
-	base := n.base
-	if base != powersave.NodeAllocated && n.job != nil && n.job.gate != 0 {
+	base, used := powersave.NodeIdle, 0
+	for _, j := range n.jobs {
+		if j.completing {
+			n.flags |= powersave.NodeCompleting
+		} else {
+			used += j.slots()
+		}
+	}
+	switch {
+	case n.cleaning != nil && n.cleaning.gate != 0, used == 1:
 		base = powersave.NodeMixed
+	case n.down:
+		base = powersave.NodeDown
+	case used > 1:
+		base = powersave.NodeAllocated
 	}
 	return base | n.flags | powersave.NodeCloud
 }
 
-func (n *node) turn(off, on powersave.NodeState, w *world) {
+func (n *node) say(reason string, now time.Time) { n.reason, n.reasonAt = reason, now }
+
+// foreign says that somebody else has written the node's reason.
+func (n *node) foreign() bool {
+	return n.reason != "" && !strings.HasPrefix(n.reason, powersave.ReasonPrefix) && !strings.HasPrefix(n.reason, "ResumeTimeout reached")
+}
+
+func (w *world) turn(n *node, off, on powersave.NodeState) {
 	n.flags = n.flags&^off | on
 	n.epoch++
-	n.pods = 0
+	n.pods, n.half, n.users = 0, nil, len(n.jobs)
 	n.changed = w.now
-	w.logf("%s is %s", n.name, n.state())
+	n.refusedAt = time.Time{}
+	if w.out != nil {
+		w.logf("%s is %s", n.name, n.state())
+	}
 }
 
 func hostlist(nodes []*node) slurmconf.Hostlist {
-	var names []string
-	for _, n := range nodes {
-		names = append(names, n.name)
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		names[i] = n.name
 	}
 	return slurmconf.NewHostlist(names...)
 }
 
-// submit allocates nodes to a job, as far as some are free.
-func (w *world) submit() {
-	j := &job{id: uint32(len(w.jobs) + 1)}
-	want, down, pdoi := 1+w.IntN(3), false, w.chance(0.1)
-	for _, i := range w.Perm(len(w.names)) {
-		n := w.nodes[w.names[i]]
-		const hinder = powersave.NodePoweringDown | powersave.NodePowerDown | powersave.NodeDrain | powersave.NodePowerUp | powersave.NodeNotResponding
-		if len(j.nodes) == want || n.forgotten || n.base != powersave.NodeIdle || n.job != nil || n.flags.Any(hinder) || n.name == "far" && w.IntN(4) > 0 {
-			continue
-		}
-		n.job, n.base, n.changed, n.reason = j, powersave.NodeAllocated, w.now, ""
-		if pdoi {
-			n.flags |= powersave.NodePowerDown // a partition with PowerDownOnIdle
-		}
-		down = down || !n.serves()
-		j.nodes = append(j.nodes, n)
+// second is a round of slurmctld's clockwork, and a look at what must not last.
+func (w *world) second() {
+	w.after(time.Second, w.second)
+	if !w.any(slurmctldRestart) {
+		w.schedJobs()
+		w.power()
 	}
-	if len(j.nodes) == 0 {
-		return
-	}
-	w.jobs = append(w.jobs, j)
-	w.logf("job %d on %s", j.id, hostlist(j.nodes))
-	if down {
-		w.toResume = append(w.toResume, j)
-	}
-	w.after(w.delay(20*time.Millisecond, 5*time.Second), func() { // start-gate
-		if w.engine == nil || j.ended {
-			return
-		}
-		w.gateID++
-		j.gate, j.asked, j.upSince = uint64(w.gateID), w.now, w.now
-		w.step(powersave.GateOpened{ID: j.gate, JobID: j.id, Nodes: hostlist(j.nodes), Deadline: w.now.Add(w.upTo(100 * time.Second))})
-	})
+	w.patrol()
+	w.finishWhenAtRest()
 }
 
-func (w *world) end(j *job) {
-	if j.ended {
-		return
-	}
-	w.logf("job %d ends", j.id)
-	j.ended = true
-	for _, n := range j.nodes {
-		if n.base == powersave.NodeAllocated {
-			n.base = powersave.NodeIdle
-		}
-		n.idle, n.changed = w.now, w.now
-		if j.gate == 0 {
-			n.job = nil
-			continue
-		}
-		n.flags |= powersave.NodeCompleting
-	}
-}
-
-// power is one round of power_save.c, once a second.
+// power is one round of power_save.c.
 func (w *world) power() {
-	w.after(time.Second, w.power)
-	w.schedule()
 	var wake, sleep, failed []*node
 	for _, j := range slices.Clone(w.toResume) {
 		rest := false
 		for _, n := range j.nodes {
-			if j.ended || !n.flags.Any(powersave.NodePoweredDown) {
-				continue
+			switch {
+			case j.state != configuring || !n.flags.Any(powersave.NodePoweredDown) || slices.Contains(wake, n):
+			case w.any(slices1) && len(wake) > 0:
+				rest = true
+			default:
+				wake = append(wake, n)
 			}
-			if w.chance(0.2) {
-				rest = true // ResumeRate: a later slice
-				continue
-			}
-			wake = append(wake, n)
 		}
 		if !rest {
-			w.toResume = slices.DeleteFunc(w.toResume, func(o *job) bool { return o == j })
+			w.toResume = slices.DeleteFunc(w.toResume, func(o *slurmJob) bool { return o == j })
 		}
 	}
-	for _, name := range w.names {
-		n := w.nodes[name]
+	for _, n := range w.nodes {
 		if n.flags.Has(powersave.NodePoweredDown|powersave.NodePowerUp) && !slices.Contains(wake, n) {
 			wake = append(wake, n)
 		}
-		const busy = powersave.NodePoweringUp | powersave.NodePoweringDown | powersave.NodeCompleting
+		const busy = powersave.NodePoweringUp | powersave.NodePoweringDown
 		idle := n.serves() && w.now.Sub(n.idle) > suspendTime
 		switch {
 		case slices.Contains(wake, n):
 			n.bootReq = w.now
-			n.turn(powersave.NodePowerUp|powersave.NodePoweredDown, powersave.NodePoweringUp, w)
-		case n.base != powersave.NodeAllocated && !n.flags.Any(busy) && (n.flags.Any(powersave.NodePowerDown) || idle):
+			w.turn(n, powersave.NodePowerUp|powersave.NodePoweredDown, powersave.NodePoweringUp|powersave.NodeNotResponding)
+		case len(n.jobs) == 0 && !n.flags.Any(busy) && (n.flags.Any(powersave.NodePowerDown) || idle):
 			n.downReq = w.now
 			if n.flags.Any(powersave.NodePowerDown) {
 				n.flags &^= powersave.NodeDrain
 			}
-			n.turn(powersave.NodePowerDown|powersave.NodePoweredDown|powersave.NodeNotResponding, powersave.NodePoweringDown, w)
+			w.turn(n, powersave.NodePowerDown|powersave.NodePoweredDown|powersave.NodeNotResponding, powersave.NodePoweringDown)
 			sleep = append(sleep, n)
 		case n.flags.Any(powersave.NodePoweringDown) && w.now.Sub(n.downReq) > suspendTimeout:
-			n.turn(powersave.NodePoweringDown, powersave.NodePoweredDown, w)
-			if p := w.pods[n.name]; p != nil && w.chance(0.5) {
-				w.after(w.upTo(5*time.Second), func() { w.answerRegistration(p) }) // waiting_for_node_power_down ends
+			w.turn(n, powersave.NodePoweringDown|powersave.NodeInvalidReg, powersave.NodePoweredDown)
+			if p := w.pods[n.index]; p != nil && w.some(2*time.Millisecond, reconfigure, n.index) > 0 {
+				w.after(w.some(5*time.Second, reconfigure, n.index), func() { w.answerRegistration(p) }) // waiting_for_node_power_down ends
 			}
 		case n.flags.Any(powersave.NodePoweringUp) && w.now.Sub(n.bootReq) > resumeTimeout:
-			n.turn(powersave.NodePoweringUp|powersave.NodePowerDown|powersave.NodeDrain, powersave.NodePoweredDown, w)
-			n.base, n.reason, n.downSince = powersave.NodeDown, "ResumeTimeout reached", w.now
-			if n.job != nil {
-				w.end(n.job)
-			}
+			w.timeout(n)
 			failed = append(failed, n)
 		}
 	}
 	w.program(spool.KindResume, wake)
-	if w.chance(0.05) {
-		w.program(spool.KindResume, wake)
-	}
 	w.program(spool.KindSuspend, sleep)
 	w.program(spool.KindResumeFail, failed)
 	for _, n := range wake {
@@ -209,121 +199,59 @@ func (w *world) power() {
 			w.after(5*time.Second, func() { w.register(n, "elsewhere", w.now) })
 		}
 	}
-}
-
-// schedule starts and ends jobs and returns nodes to service, as users and administrators would.
-func (w *world) schedule() {
-	for _, j := range w.jobs {
-		if j.ended && j.gate == 0 {
-			for _, n := range j.nodes {
-				if n.job == j {
-					n.job, n.flags = nil, n.flags&^powersave.NodeCompleting
-				}
-			}
+	for _, n := range w.nodes { // people bring nodes back
+		if n.down && n.flags.Any(powersave.NodePoweredDown) && w.now.Sub(n.downSince) > 20*time.Second {
+			n.down = false
+			n.say("", w.now)
 		}
-		if j.started || j.ended {
-			continue
-		}
-		up := true
-		for _, n := range j.nodes {
-			up = up && n.serves()
-		}
-		if up {
-			j.started = true
-			w.after(3*time.Second+w.upTo(30*time.Second), func() { w.end(j) })
-		}
-	}
-	for _, name := range w.names {
-		n := w.nodes[name]
-		if n.base == powersave.NodeDown && n.flags.Any(powersave.NodePoweredDown) && w.now.Sub(n.downSince) > 20*time.Second {
-			n.base, n.reason = powersave.NodeIdle, ""
+		if n.invalid && !w.on(refused, n.index) {
+			n.invalid = false
+			n.flags &^= powersave.NodeInvalidReg | powersave.NodeDrain
+			n.say("", w.now)
 		}
 	}
 }
 
-// interfere is an administrator, or the fault of a node.
-func (w *world) interfere() {
-	n := w.nodes[w.names[w.IntN(len(w.names))]]
-	for range 3 { // rather one that is booting
-		if !n.flags.Any(powersave.NodePoweringUp) {
-			n = w.nodes[w.names[w.IntN(len(w.names))]]
+// timeout is what becomes of a node at ResumeTimeout.
+func (w *world) timeout(n *node) {
+	w.turn(n, powersave.NodePoweringUp|powersave.NodePowerDown|powersave.NodeDrain|powersave.NodeNotResponding, powersave.NodePoweredDown)
+	n.down, n.downSince = true, w.now
+	n.say("ResumeTimeout reached", w.now)
+	for _, j := range slices.Clone(n.jobs) {
+		w.kill(j, false)
+		if j.gate != 0 {
+			n.cleaning = j
 		}
 	}
-	if n.forgotten {
-		return
-	}
-	switch w.IntN(9) {
-	case 0: // scontrol power down force
-		if n.flags.Any(powersave.NodePoweringDown) {
-			return
-		}
-		if n.job != nil {
-			w.end(n.job)
-		}
-		n.turn(powersave.NodePowerUp|powersave.NodePoweringUp, powersave.NodePowerDown, w)
-	case 1: // scontrol power down
-		if !n.flags.Any(powersave.NodePoweringDown) {
-			n.flags |= powersave.NodePowerDown
-		}
-	case 2: // scontrol power up; it does nothing to a node that is up or powering down
-		switch {
-		case n.flags.Any(powersave.NodePoweringUp):
-			n.flags |= powersave.NodePoweredDown | powersave.NodePowerUp
-		case n.flags.Any(powersave.NodePoweredDown):
-			n.flags |= powersave.NodePowerUp
-		}
-	case 3:
-		n.flags, n.drained = n.flags|powersave.NodeDrain, w.now
-		w.after(w.upTo(60*time.Second), func() { n.flags &^= powersave.NodeDrain })
-	case 4, 5: // scontrol reconfigure: every slurmd registers anew
-		for _, name := range w.names {
-			if p := w.pods[name]; p != nil {
-				w.answerRegistration(p)
-			}
-		}
-	case 6: // the pod dies
-		if p := w.pods[n.name]; p != nil && p.Phase != powersave.PodTerminating {
-			w.fail(p, "Evicted")
-		}
-	case 7: // NodeSet b goes and comes back
-		w.setB, w.setGone = false, true
-		w.tellSets(0)
-		w.after(w.upTo(20*time.Second), func() { w.setB = true; w.tellSets(max(0, w.setsAt.Sub(w.now))) })
-	case 8: // the node leaves slurm.conf, and mostly comes back
-		if n.job != nil {
-			w.end(n.job)
-		}
-		n.base, n.reason, n.uid, n.forgotten, n.left = powersave.NodeIdle, "", "", true, w.now
-		n.turn(^powersave.NodeState(0), powersave.NodePoweredDown, w)
-		if w.IntN(4) > 0 {
-			w.after(w.upTo(60*time.Second), func() { n.forgotten = false; n.turn(0, 0, w) })
-		}
-	}
-	w.logf("somebody interfered: %s is %s", n.name, n.state())
 }
 
 // register is validate_node_specs: slurmctld ignores a slurmd that started before the power change.
 func (w *world) register(n *node, uid string, started time.Time) {
 	switch {
-	case n.forgotten,
+	case n.forgotten, w.any(slurmctldRestart),
 		n.flags.Any(powersave.NodePoweringUp) && started.Unix() < n.bootReq.Unix(),
 		n.flags.Any(powersave.NodePoweringDown) && started.Before(n.downReq.Add(suspendTimeout)):
 		w.logf("slurmd %s of %s ignored", uid, n.name)
 		return
 	}
 	if !n.serves() || n.uid != uid {
+		p := w.pods[n.index]
 		n.since, n.idle = w.now, w.now
-		n.turn(powersave.NodePoweringUp|powersave.NodePoweringDown|powersave.NodePoweredDown, 0, w)
+		w.turn(n, powersave.NodePoweringUp|powersave.NodePoweringDown|powersave.NodePoweredDown, 0)
+		if w.on(refused, n.index) {
+			n.flags |= powersave.NodeInvalidReg | powersave.NodeDrain
+			n.invalid, n.drained = true, w.now
+			n.say("gres/gpu count reported lower than configured (0 < 1)", w.now)
+			w.killAll(n, p != nil && w.now.Sub(p.Created) < resumeTimeout/2)
+		}
 	}
 	n.boot, n.uid, n.flags = started, uid, n.flags&^powersave.NodeNotResponding
-	if n.base == powersave.NodeDown {
-		n.base = powersave.NodeIdle // ReturnToService=2
-	}
+	n.down = false // ReturnToService=2
 }
 
 func (w *world) answerRegistration(p *pod) {
-	if w.pods[p.Node] == p && p.alive() {
-		w.register(w.nodes[p.Node], p.UID, p.started)
+	if w.pods[p.index] == p && p.alive() && !w.on(mute, p.index) {
+		w.register(w.nodes[p.index], p.UID, p.started)
 	}
 }
 
@@ -334,76 +262,144 @@ func (w *world) lost(n *node, uid string) {
 			return
 		}
 		n.uid = ""
-		if n.job != nil {
-			w.end(n.job)
-		}
-		n.base, n.flags = powersave.NodeDown, n.flags|powersave.NodeNotResponding
+		w.killAll(n, false)
+		n.down, n.flags = true, n.flags|powersave.NodeNotResponding
+		n.changed = w.now
 	})
 }
 
-func (w *world) read(a powersave.ReadSlurm, tell teller) {
-	w.reads = append(w.reads, w.now)
-	if i := len(w.reads) - 150; i >= 0 && w.now.Sub(w.reads[i]) < 10*time.Second {
-		w.breaks("reads too often", "150 in %v", w.now.Sub(w.reads[i]))
+// What slurmrestd is asked.
+
+func (w *world) slurmFails() bool { return w.any(slurmAway) || w.any(slurmctldRestart) }
+
+func (w *world) read(a powersave.ReadSlurm, life int) {
+	if w.reading {
+		w.breaks("two reads at once", "of %v", a.Nodes)
 	}
-	if w.chance(0.05) || w.now.Before(w.slurmAway) {
-		tell(w.upTo(10*time.Second), powersave.SlurmReadFailed{Err: "slurmrestd is away"})
+	w.reading = true
+	w.reads = append(w.reads, w.now)
+	if i := len(w.reads) - 60; i >= 0 && w.now.Sub(w.reads[i]) < 10*time.Second {
+		w.breaks("reads too often", "60 in %v", w.now.Sub(w.reads[i]))
+	}
+	if w.any(readFails) || w.slurmFails() {
+		w.answerRead(life, w.some(5*time.Second, readFails, 0), powersave.SlurmReadFailed{Err: "slurmrestd is away"})
 		return
 	}
-	before, behind := w.delay(5*time.Millisecond, 5*time.Second), w.delay(5*time.Millisecond, 5*time.Second)
-	w.after(before, func() {
+	w.after(w.delay(5*time.Millisecond, readSlow, 0, 4*time.Second), func() {
 		ev := powersave.SlurmRead{Complete: len(a.Nodes) == 0}
 		names := a.Nodes
 		if ev.Complete {
-			names = w.names
+			names = nodeNames[:]
 		}
-		empty := w.chance(0.02) // an answer without nodes
+		ev.Nodes = make([]powersave.SlurmNode, 0, len(names))
 		for _, name := range names {
-			n := w.nodes[name]
-			if n == nil || n.forgotten || empty {
-				if ev.Complete {
-					continue
-				}
+			n := w.node(name)
+			switch {
+			case n != nil && !n.forgotten && !w.any(readEmpty):
+				ev.Nodes = append(ev.Nodes, powersave.SlurmNode{Name: name, State: n.state(), Reason: n.reason, BootTime: n.boot})
+			case !ev.Complete:
 				ev.Unknown = append(ev.Unknown, name)
-				continue
 			}
-			ev.Nodes = append(ev.Nodes, powersave.SlurmNode{Name: name, State: n.state(), Reason: n.reason, BootTime: n.boot})
 		}
-		tell(behind, ev)
+		w.answerRead(life, w.delay(5*time.Millisecond, readSlow, 1, 4*time.Second), ev)
+	})
+}
+
+func (w *world) answerRead(life int, d time.Duration, ev powersave.Event) {
+	if life != w.life {
+		return
+	}
+	w.after(d, func() {
+		if life == w.life {
+			w.reading = false
+			w.step(ev)
+		}
 	})
 }
 
 // update is update_node: resume clears DRAIN, and takes a node that is DOWN back.
-func (w *world) update(u powersave.NodeUpdate, tell teller) {
-	lost := w.chance(0.1) || w.now.Before(w.slurmAway)
+func (w *world) update(u powersave.NodeUpdate, life int) {
+	where := w.node(u.Nodes[0]).index
 	answer := powersave.NodesUpdated{Update: u}
-	if lost {
+	fails, lost := w.on(updateFails, where) || w.slurmFails(), w.on(updateLost, where)
+	if fails || lost {
 		answer.Err = "timeout"
 	}
-	if !lost || w.IntN(2) == 0 {
-		for _, name := range u.Nodes {
-			n := w.nodes[name]
-			switch {
-			case n.forgotten:
-				answer.Err = "unknown node " + name
-			case !n.ours():
-				w.breaks("touches a foreign node", "%s", name)
-			case u.State != powersave.StateResume:
-				n.reason = u.Reason
-			case n.flags.Any(powersave.NodeDrain) && w.now.Sub(n.drained) > stale:
-				w.breaks("undrains a node", "%s, which is %s", name, n.state())
-			case n.flags.Any(powersave.NodePoweringDown):
-				if n.creating > 0 {
-					w.breaks("frees a name that a pod is being made for", "%s", name)
-				}
-				if p := w.pods[name]; p != nil && p.alive() && w.now.Sub(p.Created) > stale {
-					w.breaks("frees the name of a living pod", "%s, pod %s", name, p.UID)
-				}
-				n.turn(powersave.NodePoweringDown, powersave.NodePoweredDown, w)
-			default:
-				answer.Err = fmt.Sprintf("invalid transition of %s from %s", name, n.state())
-			}
+	for _, name := range u.Nodes {
+		n := w.node(name)
+		switch {
+		case fails:
+		case n.forgotten:
+			answer.Err = "unknown node " + name
+		case !n.ours():
+			w.breaks("touches a foreign node", "%s", name)
+		case !w.updateNode(n, u):
+			answer.Err = "invalid transition of " + name + " from " + n.state().String()
 		}
 	}
-	tell(w.delay(5*time.Millisecond, 5*time.Second), answer)
+	w.tellLife(life, w.delay(5*time.Millisecond, updateSlow, where, 6*time.Second), answer)
+}
+
+func (w *world) updateNode(n *node, u powersave.NodeUpdate) bool {
+	w.mayUpdate(n, u)
+	if u.Reason != "" {
+		n.say(u.Reason, w.now)
+	}
+	switch u.State {
+	case powersave.StateResume:
+		was := n.flags
+		n.flags &^= powersave.NodeDrain
+		switch {
+		case n.flags.Any(powersave.NodePoweringDown):
+			w.turn(n, powersave.NodePoweringDown|powersave.NodeInvalidReg, powersave.NodePoweredDown)
+		case n.down:
+			n.down = false
+		default:
+			return was.Any(powersave.NodeDrain)
+		}
+	case powersave.StateDrain:
+		w.drain(n)
+	case powersave.StatePowerUp:
+		w.powerUp(n)
+	case powersave.StatePowerDown:
+		if !n.flags.Any(powersave.NodePoweringDown) {
+			n.flags |= powersave.NodePowerDown
+			n.changed = w.now
+		}
+	case powersave.StatePowerDownForce:
+		w.force(n, true)
+	}
+	return true
+}
+
+// force is POWER_DOWN_FORCE: jobs are requeued or killed.
+func (w *world) force(n *node, byUs bool) {
+	if n.flags.Any(powersave.NodePoweringDown) {
+		return
+	}
+	if byUs {
+		w.mayForce(n)
+	}
+	w.killAll(n, byUs)
+	off := powersave.NodePowerUp | powersave.NodePoweringUp
+	if w.old {
+		off = powersave.NodePoweringUp
+	}
+	w.turn(n, off, powersave.NodePowerDown)
+}
+
+func (w *world) powerUp(n *node) {
+	switch { // it does nothing to a node that is up or powering down
+	case n.flags.Any(powersave.NodePoweringUp):
+		n.flags |= powersave.NodePoweredDown | powersave.NodePowerUp
+	case n.flags.Any(powersave.NodePoweredDown):
+		n.flags |= powersave.NodePowerUp
+	}
+}
+
+func (w *world) drain(n *node) {
+	if n.flags.Any(powersave.NodePoweredDown | powersave.NodePoweringUp) {
+		w.killAll(n, false)
+	}
+	n.flags |= powersave.NodeDrain
 }

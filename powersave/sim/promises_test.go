@@ -1,0 +1,306 @@
+package sim_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/spool"
+)
+
+// What must hold whatever happens is looked at when the engine asks for something; what must not last, every second,
+// counted from when nothing keeps the bridge from its work.
+
+const (
+	stale  = 15 * time.Second // what the engine knows may be behind: one slow read and a bit
+	prompt = 10 * time.Second // what needs a few calls, all of which work
+	orphan = 60 * time.Second // an orphan may live, or a power-up stay without a pod
+)
+
+// mayDelete is the promise that matters most.
+func (w *world) mayDelete(a powersave.DeletePod) {
+	n := w.node(a.Node)
+	if p := w.pods[n.index]; p == nil || p.UID != a.UID || p.Phase == powersave.PodTerminating || p.Phase == powersave.PodFailed {
+		return
+	}
+	if n.uid == a.UID && n.serves() && !n.down && w.now.Sub(n.since) > stale && w.now.Sub(n.changed) > stale {
+		w.breaks("deletes a pod in use", "%s of %s, which is %s since %.3f: %s", a.UID, a.Node, n.state(), n.since.Sub(start).Seconds(), a.Why)
+	}
+}
+
+// mayUpdate looks at what slurmctld is told about a node.
+func (w *world) mayUpdate(n *node, u powersave.NodeUpdate) {
+	known := w.now.Sub(n.reasonAt) > stale
+	switch {
+	case u.Reason != "" && !strings.HasPrefix(u.Reason, powersave.ReasonPrefix):
+		w.breaks("writes a reason without saying who", "%q on %s", u.Reason, n.name)
+	case u.Reason != "" && n.foreign() && known:
+		w.breaks("overwrites a reason", "%q of %s by %q", n.reason, n.name, u.Reason)
+	case u.Reason == "" && !n.foreign() && known && u.State == powersave.StatePowerDownForce && !n.flags.Any(powersave.NodePoweringDown):
+		w.breaks("gives no reason", "%s %s", u.State, n.name)
+	}
+	if u.State != powersave.StateResume {
+		return
+	}
+	if n.flags.Any(powersave.NodeDrain) && known && w.now.Sub(n.drained) > stale && (n.foreign() || n.reason == "") {
+		w.breaks("undrains a node", "%s, which is %s: %q", n.name, n.state(), n.reason)
+	}
+	if !n.flags.Any(powersave.NodePoweringDown) {
+		return
+	}
+	if n.creating > 0 {
+		w.breaks("frees a name that a pod is being made for", "%s", n.name)
+	}
+	if p := w.pods[n.index]; p != nil && p.alive() && w.now.Sub(p.Created) > stale {
+		w.breaks("frees the name of a living pod", "%s, pod %s", n.name, p.UID)
+	}
+}
+
+// mayForce looks at the jobs that giving back a node takes off it.
+func (w *world) mayForce(n *node) {
+	if !n.flags.Any(powersave.NodePoweringUp) && w.now.Sub(n.changed) > stale && n.serves() {
+		w.breaks("takes down a node in use", "%s is %s", n.name, n.state())
+	}
+	for _, j := range n.jobs {
+		if j.state != configuring && j.state != running {
+			continue
+		}
+		if j.toldRun != j.restarts+1 && j.tellErrs == 0 && w.now.Sub(j.asked) > stale && !w.crashed && w.knows(j) {
+			w.breaks("takes down a job that does not know why", "job %d on %s", j.id, n.name)
+		}
+		for _, m := range j.nodes {
+			if m != n && m.ours() && len(m.jobs) == 1 && m.users == 1 && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(j.asked)) {
+				m.half, m.halfSince = j, w.now
+			}
+		}
+	}
+}
+
+// knows says that the bridge has been told that the job has these nodes, by a resume file, or by a gate and a read.
+func (w *world) knows(j *slurmJob) bool {
+	return !j.reported.IsZero() || !j.known.IsZero() && w.rough.Before(j.known)
+}
+
+// mayHold looks at how long a job that was given back is to rest.
+func (w *world) mayHold(j *slurmJob, a powersave.HoldJob) {
+	if a.Delay < 30*time.Second || a.Delay > 30*time.Minute {
+		w.breaks("rests too short or too long", "job %d for %v", j.id, a.Delay)
+	}
+	if j.holdLife != w.life {
+		j.holds, j.holdLife = 0, w.life
+	}
+	if least := min(24*time.Second<<max(0, j.holds), 24*time.Minute); a.Delay < least && !w.sliced() {
+		w.breaks("rests no longer each time", "job %d for %v, the time before that %d times", j.id, a.Delay, j.holds)
+	}
+	j.holds++
+}
+
+// sliced says that ResumeRate has been low: a slice that is up can be taken for the whole job.
+func (w *world) sliced() bool { return !w.until[slices1][0].IsZero() }
+
+// mayStart looks whether a gate was told rightly that its job may start.
+func (w *world) mayStart(j *slurmJob) {
+	for _, n := range j.nodes {
+		if n.ours() && !w.any(changeSets) && w.now.Sub(n.left) > time.Minute && j.state == configuring && !n.serves() && !n.since.After(j.asked) && n.set() == 0 {
+			w.breaks("gate answered early", "job %d, but %s is %s", j.id, n.name, n.state())
+		}
+	}
+}
+
+// bootFailed looks at the verdict on a boot.
+func (w *world) bootFailed(a powersave.BootFailed) {
+	if a.Verdict.Trouble == powersave.TroubleNone || a.Verdict.Reason == "" {
+		w.breaks("gives no reason", "verdict on %s: %q", a.Node, a.Verdict)
+	}
+}
+
+func (w *world) finish(id string) {
+	i := slices.IndexFunc(w.spool, func(r spooled) bool { return r.ID == id })
+	if i < 0 {
+		return // it came once more just before it was finished, which does no harm
+	}
+	r := w.spool[i]
+	w.spool = slices.Delete(w.spool, i, i+1)
+	for i, epoch := range r.epochs {
+		n, p := w.nodes[i], w.pods[i]
+		switch {
+		case epoch == 0 || n.epoch != epoch:
+		case r.Kind == spool.KindResume && n.flags.Any(powersave.NodePoweringUp) && !n.down:
+			w.breaks("finished early", "%s, but %s is %s", id, n.name, n.state())
+		case r.Kind != spool.KindResume && p != nil && p.Phase != powersave.PodTerminating && !p.lost && w.now.Sub(p.Created) > stale && len(n.jobs) == 0 && n.ours():
+			w.breaks("finished early", "%s, but %s is %s with pod %s", id, n.name, n.state(), p.UID)
+		}
+	}
+}
+
+// patrol looks every second whether what must not last does.
+func (w *world) patrol() {
+	if w.engine == nil {
+		for _, n := range w.nodes {
+			n.oddSince = w.now
+		}
+		return
+	}
+	for i, n := range w.nodes {
+		w.patrolNode(n, w.pods[i])
+	}
+	for _, j := range w.jobs {
+		if j.state != over {
+			w.patrolJob(j)
+		}
+	}
+	for _, r := range w.spool {
+		if w.smooth(r.at, resumeTimeout+suspendTimeout+recovery) {
+			w.breaks("request stays", "%s since %.3f: %s", r.ID, r.at.Sub(start).Seconds(), w.picture())
+		}
+	}
+}
+
+func (w *world) patrolNode(n *node, p *pod) {
+	off := n.flags.Any(powersave.NodePoweredDown) && p != nil && p.Phase != powersave.PodTerminating
+	bare := n.flags.Any(powersave.NodePoweringUp) && p == nil && n.ours() && n.refusedAt.IsZero()
+	if !off && !bare {
+		n.oddSince = w.now
+	} else if w.smooth(n.oddSince, orphan) {
+		w.breaks("orphan stays", "%s", w.show(n))
+	}
+	if n.half != nil && !n.flags.Any(powersave.NodePowerDown) && len(n.jobs) == 0 && w.sharp() && w.smooth(n.halfSince, prompt) {
+		w.breaks("half a gang idles", "%s booted for job %d, which was given back at %.3f", w.show(n), n.half.id, n.halfSince.Sub(start).Seconds())
+	}
+}
+
+// sharp says that both NodeSets give gangs back whole, and the bridge has not lost sight of them.
+func (w *world) sharp() bool {
+	return !w.crashed && w.strategy[0] != powersave.BestEffort && w.strategy[1] != powersave.BestEffort
+}
+
+// deadline is how long a job may wait for its nodes.
+func (w *world) deadline() time.Duration {
+	return max(w.schedule.deadline, resumeTimeout-5*time.Second)
+}
+
+func (w *world) patrolJob(j *slurmJob) {
+	up := true
+	for _, n := range j.nodes {
+		up = up && n.serves()
+	}
+	switch {
+	case j.gate == 0 || j.state != configuring || !up:
+		j.upSince = w.now
+	case w.smooth(j.upSince, prompt):
+		w.breaks("gate stays", "job %d, whose nodes serve", j.id)
+	}
+	switch {
+	case j.state == pending && j.gate != 0 && j.backLife == w.life && w.smooth(j.gateSince, prompt):
+		w.breaks("gate stays", "job %d, which was requeued", j.id)
+	case j.state == pending && j.backLife == w.life && j.heldRun < j.restarts && w.smooth(j.backAt, prompt):
+		w.breaks("does not rest", "job %d, given back at %.3f", j.id, j.backAt.Sub(start).Seconds())
+	case j.state == configuring && !up && !w.crashed && !j.reported.IsZero() && w.smooth(j.reported, w.deadline()+prompt):
+		w.breaks("gang waits", "job %d since %.3f: %s", j.id, j.reported.Sub(start).Seconds(), w.picture())
+	}
+	if j.state == configuring && !j.reported.IsZero() && !w.crashed {
+		for _, n := range j.nodes {
+			w.patrolMember(j, n, w.pods[n.index])
+		}
+	}
+}
+
+// patrolMember looks whether a node that cannot boot keeps its job waiting.
+func (w *world) patrolMember(j *slurmJob, n *node, p *pod) {
+	if !n.ours() || !n.flags.Any(powersave.NodePoweringUp) {
+		return
+	}
+	greedy := w.strategy[n.set()] == powersave.Greedy
+	since, why := n.refusedAt, powersave.TroubleQuota
+	if p != nil {
+		if p.Trouble == powersave.TroubleNone || p.Phase != powersave.PodPending && p.Phase != powersave.PodScheduled || !p.ScaleUp.IsZero() {
+			return
+		}
+		since, why = p.troubleAt, p.Trouble
+	}
+	if since.IsZero() || greedy && (why == powersave.TroubleCapacity || why == powersave.TroubleQuota) {
+		return
+	}
+	if since.Before(j.reported) {
+		since = j.reported
+	}
+	if w.smooth(since, grace+prompt) {
+		w.breaks("no is slow", "job %d waits for %s since %.3f: %s", j.id, w.show(n), since.Sub(start).Seconds(), why)
+	}
+}
+
+// What people see.
+
+func (w *world) show(n *node) string {
+	s := n.name + " is " + n.state().String()
+	if n.reason != "" {
+		s += fmt.Sprintf(" (%s)", n.reason)
+	}
+	if p := w.pods[n.index]; p != nil {
+		s += fmt.Sprintf(", pod %s %s %s", p.UID, p.Phase, p.Reason)
+	}
+	return strings.TrimSpace(s)
+}
+
+// picture shows what is not at rest.
+func (w *world) picture() string {
+	var out []string
+	for i, n := range w.nodes {
+		if w.pods[i] != nil || n.state() != powersave.NodeIdle|powersave.NodeCloud|powersave.NodePoweredDown {
+			out = append(out, w.show(n))
+		}
+	}
+	for _, j := range w.jobs {
+		if j.state != over {
+			out = append(out, fmt.Sprintf("job %d %s on %v", j.id, jobStates[j.state], hostlist(j.nodes)))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func (w *world) logEvent(ev powersave.Event) {
+	if _, tick := ev.(powersave.Tick); !tick {
+		w.logf("  <- %s", story(ev))
+	}
+}
+
+func (w *world) logAction(a powersave.Action) { w.logf("  -> %s", story(a)) }
+
+// story is an event or action in short.
+func story(what any) string {
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", what), "powersave.")
+	switch v := what.(type) {
+	case powersave.PodSeen:
+		return fmt.Sprintf("%s %s %s gen=%d %s %s", kind, v.Pod.Node, v.Pod.UID, v.Pod.Generation, v.Pod.Phase, v.Pod.Reason)
+	case powersave.PodsRead:
+		var pods []string
+		for _, p := range v.Pods {
+			pods = append(pods, fmt.Sprintf("%s/%s/%s", p.Node, p.UID, p.Phase))
+		}
+		return fmt.Sprintf("%s %v", kind, pods)
+	case powersave.SlurmRead:
+		var nodes []string
+		for _, n := range v.Nodes {
+			if v.Complete && n.State == powersave.NodeIdle|powersave.NodeCloud|powersave.NodePoweredDown {
+				continue
+			}
+			nodes = append(nodes, n.Name+"="+strings.Replace(n.State.String(), "+CLOUD", "", 1))
+		}
+		return fmt.Sprintf("%s complete=%v %s", kind, v.Complete, strings.Join(nodes, " "))
+	case powersave.RequestAccepted:
+		return fmt.Sprintf("%s %s %v jobs=%v", kind, v.Request.ID, v.Request.Nodes, v.Request.Jobs)
+	case powersave.NodeSetsRead:
+		return fmt.Sprintf("%s %d", kind, len(v.NodeSets))
+	case powersave.UpdateNodes:
+		return fmt.Sprintf("%s %s %q", kind, v.Update, v.Update.Reason)
+	case powersave.NodesUpdated:
+		return fmt.Sprintf("%s %s %s", kind, v.Update, v.Err)
+	case powersave.BootDone:
+		return fmt.Sprintf("%s %s %s", kind, v.Boot.Node, v.Boot.UID)
+	case powersave.DeletePod:
+		return fmt.Sprintf("%s %s %s: %s", kind, v.Node, v.UID, v.Why)
+	}
+	return fmt.Sprintf("%s %+v", kind, what)
+}

@@ -1,0 +1,222 @@
+package sim_test
+
+import (
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// do begins a step of the schedule.
+func (w *world) do(st *step) {
+	w.logf("* %s", st)
+	if end := w.now.Add(st.long); st.what.wide() {
+		for i := range w.until[st.what] {
+			w.until[st.what][i] = end
+		}
+	} else if end.After(w.until[st.what][st.node]) {
+		w.until[st.what][st.node] = end
+	}
+	if st.what > firstRough {
+		w.roughFor(st.long)
+	}
+	n := w.nodes[st.node]
+	if n.forgotten && st.what != job {
+		return
+	}
+	later := func(f func()) { w.after(st.long, f) }
+	switch st.what {
+	case job:
+		w.submit(*st)
+	case cancelJob:
+		if j := n.newest(); j != nil {
+			w.leave(j, over)
+		}
+	case requeueJob:
+		if j := n.newest(); j != nil {
+			w.kill(j, false)
+		}
+	case drain:
+		w.drain(n)
+		n.drained = w.now
+		n.say("bad disk", w.now)
+		later(func() {
+			if !n.invalid {
+				n.flags &^= powersave.NodeDrain
+			}
+			if n.reason == "bad disk" {
+				n.say("", w.now)
+			}
+		})
+	case powerUp:
+		w.powerUp(n)
+	case powerDown:
+		if !n.flags.Any(powersave.NodePoweringDown) {
+			n.flags |= powersave.NodePowerDown
+		}
+	case forceDown:
+		w.force(n, false)
+	case writeReason:
+		n.say(annsReason, w.now)
+		later(func() {
+			if n.reason == annsReason {
+				n.say("", w.now)
+				n.flags &^= powersave.NodeDrain // whoever drained it knows it no longer
+			}
+		})
+	case noImage, badConfig:
+		later(w.mend)
+	case leaveConf:
+		w.leaveConf(n, later)
+	case reconfigure: // every slurmd registers anew
+		for _, p := range w.pods {
+			if p != nil {
+				w.answerRegistration(p)
+			}
+		}
+	case changeSets, badSet:
+		w.roughFor(st.long)
+		w.tellSets(0)
+		later(func() { w.tellSets(max(0, w.setsAt.Sub(w.now))) })
+	case lessRoom:
+		later(w.placeAll)
+	case evict:
+		if p := w.pods[st.node]; p != nil {
+			w.fail(p, "Evicted", powersave.TroubleLost)
+		}
+	case bridgeCrash:
+		w.crash(st.long)
+	case slurmctldRestart:
+		later(func() {
+			for _, p := range w.pods {
+				if p != nil {
+					w.answerRegistration(p)
+				}
+			}
+		})
+	case watchGap:
+		if w.listed {
+			w.listed = false
+			life := w.life
+			later(func() { w.listPods(life) })
+		}
+	}
+}
+
+// leaveConf takes a node out of slurm.conf for a while.
+func (w *world) leaveConf(n *node, later func(func())) {
+	w.roughFor(0)
+	for _, j := range append([]*slurmJob(nil), n.jobs...) {
+		w.leave(j, over)
+		n.drop(j, w.now)
+	}
+	n.down, n.uid, n.forgotten, n.left, n.invalid, n.cleaning = false, "", true, w.now, false, nil
+	n.say("", w.now)
+	w.turn(n, ^powersave.NodeState(0), powersave.NodePoweredDown)
+	later(func() {
+		w.roughFor(0)
+		n.forgotten, n.left = false, w.now
+		w.turn(n, 0, 0)
+	})
+}
+
+// newest is the job that got the node last.
+func (n *node) newest() *slurmJob {
+	for i := len(n.jobs) - 1; i >= 0; i-- {
+		if j := n.jobs[i]; j.state == configuring || j.state == running {
+			return j
+		}
+	}
+	return nil
+}
+
+const annsReason = "looked at by Ann"
+
+// endOfChaos mends everything.
+func (w *world) endOfChaos() {
+	w.hosts = nodeCount
+	w.mend()
+	w.placeAll()
+	for _, j := range w.jobs {
+		if j.state == pending && j.begin.After(w.now) {
+			j.state = over
+		}
+	}
+}
+
+const (
+	calm  = 200 * time.Second // until all must be back at zero
+	probe = 25 * time.Second  // for a job of all nodes to start
+)
+
+// finishWhenAtRest sends a job that needs every node once all is back at zero, to see that none has become unusable, and
+// ends when all is back at zero again.
+func (w *world) finishWhenAtRest() {
+	if w.faulty() {
+		return
+	}
+	if w.rest == 0 && w.probe == nil && w.now.Sub(start) < chaos+time.Second {
+		w.endOfChaos()
+	}
+	end := start.Add(chaos + calm)
+	if w.probe != nil {
+		if w.probe.state < running && w.now.Sub(w.probe.asked) > probe {
+			w.breaks("node unusable", "job %d of all nodes waits: %s", w.probe.id, w.picture())
+		}
+		end = w.probe.asked.Add(calm)
+	}
+	if odd := w.disturbed(); odd != "" {
+		w.rest = 0
+		if w.now.After(end) {
+			w.breaks("not back at zero", "%s: %s", odd, w.picture())
+			w.ended = true
+		}
+		return
+	}
+	w.rest++
+	switch {
+	case w.rest < 2:
+	case w.probe == nil && w.seed%2 == 0:
+		w.rest = 0
+		w.probe = w.submit(step{what: job, n: farNode, long: time.Second, opts: exclusive})
+		w.probe.asked = w.now
+	case w.seed%16 > 0, w.rest > 100:
+		w.ended = true
+		late := 0
+		for _, at := range w.reads {
+			if w.now.Sub(at) < time.Minute {
+				late++
+			}
+		}
+		if w.rest > 100 && late > 4 {
+			w.breaks("reads while idle", "%d in the last minute", late)
+		}
+	}
+}
+
+// disturbed says what is not at rest.
+func (w *world) disturbed() string {
+	switch {
+	case w.engine == nil:
+		return "bridge is down"
+	case len(w.spool) > 0:
+		return "request " + w.spool[0].ID + " is not finished"
+	}
+	for _, j := range w.jobs {
+		if j.state != over || j.completing {
+			return "jobs"
+		}
+	}
+	for i, n := range w.nodes {
+		const good = powersave.NodePoweredDown
+		if w.pods[i] != nil || n.flags&^powersave.NodeNotResponding != good || n.down {
+			return n.name
+		}
+	}
+	switch {
+	case !w.engine.Settled():
+		return "engine not settled"
+	case len(w.engine.Gangs()) > 0:
+		return "gangs kept"
+	}
+	return ""
+}

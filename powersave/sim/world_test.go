@@ -1,0 +1,426 @@
+package sim_test
+
+import (
+	"fmt"
+	"hash"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+// config makes the engine's waits short, so that a schedule needs fewer steps.
+var config = powersave.Config{
+	FreshFor: 10 * time.Second, PollFast: 400 * time.Millisecond, PollSlow: 2 * time.Second, PollIdle: 20 * time.Second, Sightings: 5 * time.Second,
+}
+
+// nodeNames by index; the last is of no NodeSet.
+var nodeNames = [...]string{"n0", "n1", "n2", "n3", "n4", "n5", "far"}
+
+const (
+	nodeCount = len(nodeNames)
+	farNode   = nodeCount - 1
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// world holds the clock, the queue of what is to happen, and the engine under test.
+type world struct {
+	schedule
+	now    time.Time
+	queue  queue
+	out    io.Writer
+	hash   hash.Hash64       // of all actions, if wanted
+	broken map[string]string // promises, and how each was broken first
+	until  [kinds][nodeCount]time.Time
+	rough  time.Time // until when the bridge may be late
+	stopAt string    // the promise whose breaking ends the run
+	ended  bool
+	rest   int // seconds in which nothing happened
+	probe  *slurmJob
+
+	engine    *powersave.Engine // nil while the bridge is down
+	life      int               // counts starts of the bridge; answers of an earlier life are lost
+	crashed   bool              // once; what a gang's deadline was can then be unknown
+	wake      int
+	spins     int
+	reading   bool
+	reads     []time.Time
+	setsAt    time.Time
+	spec      int64 // metadata.generation of the NodeSets
+	listed    bool  // this life's watch of pods has begun
+	watchFrom time.Time
+	watchAt   time.Time // when the last news arrive
+	spool     []spooled
+	sequence  int64
+	lastID    int
+
+	slurm
+	kube
+}
+
+// spooled is a request, and the power epoch each node was in when the program was called.
+type spooled struct {
+	powersave.Request
+	epochs [nodeCount]int // 0: not named
+	at     time.Time
+}
+
+func run(s schedule) *world { return (&world{schedule: s}).run() }
+
+func (w *world) run() *world {
+	s := &w.schedule
+	w.now, w.rough = start, start
+	w.init()
+	w.startBridge()
+	w.after(w.some(time.Second, 0, 0), w.second)
+	for i := range s.steps {
+		w.at(start.Add(s.steps[i].at), func() { w.do(&s.steps[i]) })
+	}
+	for !w.ended {
+		e := w.queue.pop()
+		w.now = e.at
+		e.do()
+	}
+	return w
+}
+
+// faulty says whether steps may still happen.
+func (w *world) faulty() bool { return w.now.Before(start.Add(chaos)) }
+
+// smooth says that d has passed since t and since everything that could have kept the bridge from its work.
+func (w *world) smooth(t time.Time, d time.Duration) bool {
+	return w.engine != nil && w.listed && w.now.Sub(t) > d && w.now.Sub(w.rough) > d
+}
+
+// recovery is what the bridge may need after a fault: the longest pauses before it tries again.
+const recovery = 22 * time.Second
+
+func (w *world) roughFor(d time.Duration) {
+	if t := w.now.Add(d + recovery); t.After(w.rough) {
+		w.rough = t
+	}
+}
+
+// on says whether a fault is present.
+func (w *world) on(k kind, node int) bool { return w.now.Before(w.until[k][node]) }
+func (w *world) any(k kind) bool          { return w.on(k, 0) }
+
+// some is a delay up to d that depends on nothing but the schedule's seed, the time, and where it is asked for.
+func (w *world) some(d time.Duration, site kind, node int) time.Duration {
+	x := w.seed ^ uint64(w.now.UnixNano())*0x9e3779b97f4a7c15 ^ uint64(site)<<8 ^ uint64(node)
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return time.Duration((x^x>>31)%uint64(d/time.Millisecond)) * time.Millisecond
+}
+
+// delay is short unless the fault is present.
+func (w *world) delay(usual time.Duration, slow kind, node int, worst time.Duration) time.Duration {
+	if w.on(slow, node) {
+		usual = worst
+	}
+	return w.some(usual, slow, node)
+}
+
+func (w *world) logf(format string, args ...any) {
+	if w.out != nil {
+		fmt.Fprintf(w.out, "%8.3f  %s\n", w.now.Sub(start).Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+// breaks notes a broken promise.
+func (w *world) breaks(promise, format string, args ...any) {
+	if w.broken[promise] != "" {
+		return
+	}
+	if w.broken == nil {
+		w.broken = map[string]string{}
+	}
+	w.broken[promise] = fmt.Sprintf("at %.3f ", w.now.Sub(start).Seconds()) + fmt.Sprintf(format, args...)
+	w.ended = w.ended || promise == w.stopAt
+	w.logf("BROKEN: %s: %s", promise, w.broken[promise])
+}
+
+func (w *world) after(d time.Duration, f func()) { w.queue.push(w.now.Add(d), f) }
+func (w *world) at(t time.Time, f func())        { w.queue.push(t, f) }
+
+// tell hands the engine an event after a while. It gets lost when the bridge ends before it arrives.
+func (w *world) tell(d time.Duration, ev powersave.Event) { w.tellLife(w.life, d, ev) }
+
+func (w *world) tellLife(life int, d time.Duration, ev powersave.Event) {
+	if life != w.life {
+		return
+	}
+	w.after(d, func() {
+		if life == w.life {
+			w.step(ev)
+		}
+	})
+}
+
+func (w *world) step(ev powersave.Event) {
+	if w.engine == nil {
+		return
+	}
+	if w.out != nil {
+		w.logEvent(ev)
+	}
+	actions := w.engine.Step(w.now, ev)
+	for _, a := range actions {
+		if w.hash != nil {
+			fmt.Fprintf(w.hash, "%v%T%v", w.now.UnixNano(), a, a)
+		}
+		if w.out != nil {
+			w.logAction(a)
+		}
+		w.act(a)
+	}
+	w.wake++
+	next := w.engine.NextWake()
+	if next.IsZero() {
+		return
+	}
+	if w.spins++; next.After(w.now) {
+		w.spins = 0
+	} else if w.spins > 5 {
+		w.breaks("busy loop", "NextWake stays at %v", next)
+		return
+	}
+	if next.Before(w.now) {
+		next = w.now
+	}
+	wake := w.wake
+	w.at(next, func() {
+		if wake == w.wake {
+			w.step(powersave.Tick{})
+		}
+	})
+}
+
+func (w *world) act(a powersave.Action) {
+	life := w.life
+	switch a := a.(type) {
+	case powersave.CreatePod:
+		n := w.node(a.Node)
+		n.creating++
+		w.after(w.delay(50*time.Millisecond, createSlow, n.index, 20*time.Second), func() { w.create(a, n, life) })
+	case powersave.DeletePod:
+		w.mayDelete(a)
+		n := w.node(a.Node)
+		w.after(w.delay(50*time.Millisecond, deleteSlow, n.index, 30*time.Second), func() { w.remove(a, n, life) })
+	case powersave.UpdateNodes:
+		w.after(w.delay(20*time.Millisecond, updateSlow, w.node(a.Update.Nodes[0]).index, 6*time.Second), func() { w.update(a.Update, life) })
+	case powersave.ReadSlurm:
+		w.read(a, life)
+	case powersave.FinishRequest:
+		w.finish(a.ID)
+	case powersave.AnswerGate:
+		w.answerGate(a)
+	case powersave.TellJob:
+		w.after(w.delay(50*time.Millisecond, tellSlow, 0, 8*time.Second), func() { w.tellJob(a, life) })
+	case powersave.HoldJob:
+		w.after(w.delay(50*time.Millisecond, holdSlow, 0, 8*time.Second), func() { w.holdJob(a, w.now.Add(a.Delay), life) })
+	case powersave.BootFailed:
+		w.bootFailed(a)
+	}
+}
+
+// The bridge.
+
+func (w *world) startBridge() {
+	w.logf("bridge starts")
+	w.engine, w.listed, w.reading, w.watchAt = powersave.New(config), false, false, w.now
+	w.life++
+	w.spins = 0
+	for _, r := range slices.Clone(w.spool) {
+		w.step(powersave.RequestAccepted{Request: r.Request})
+	}
+	sets := w.some(time.Second, changeSets, 0)
+	if w.life > 1 {
+		sets = w.some(8*time.Second, changeSets, 0)
+	}
+	w.setsAt = w.now.Add(sets)
+	w.tellSets(sets)
+	life := w.life
+	w.after(sets+w.some(2*time.Second, watchGap, 0), func() { w.listPods(life) })
+	if w.life > 1 {
+		w.roughFor(10 * time.Second)
+	}
+}
+
+// mend is what people do about images and configuration.
+func (w *world) mend() {
+	w.spec++
+	w.tellSets(max(0, w.setsAt.Sub(w.now)))
+}
+
+func (w *world) tellSets(d time.Duration) {
+	life := w.life
+	w.after(d, func() {
+		if life == w.life {
+			w.step(powersave.NodeSetsRead{NodeSets: w.sets()})
+		}
+	})
+}
+
+var setNodes = [...]slurmconf.Hostlist{slurmconf.NewHostlist("n0", "n1", "n2", "n3"), slurmconf.NewHostlist("n4", "n5")}
+
+const (
+	grace   = 6 * time.Second
+	backoff = 6 * time.Second // of breakers, at first
+)
+
+func (w *world) sets() []powersave.NodeSet {
+	set := func(i int, name string) powersave.NodeSet {
+		return powersave.NodeSet{
+			Name: name, UID: name, Nodes: setNodes[i], Strategy: w.strategy[i], UnschedulableGrace: grace, SpecGeneration: w.spec,
+			BackoffInitial: backoff, BackoffMax: 4 * backoff,
+		}
+	}
+	sets := []powersave.NodeSet{set(0, "a")}
+	if w.any(badSet) {
+		sets[0].Problem = "spec.template is wrong"
+	}
+	if !w.any(changeSets) {
+		sets = append(sets, set(1, "b"))
+		sets[1].Deadline = w.schedule.deadline
+	}
+	return sets
+}
+
+func (w *world) crash(d time.Duration) {
+	if w.engine == nil {
+		return
+	}
+	w.logf("bridge crashes")
+	w.engine, w.crashed = nil, true
+	w.life++
+	for _, n := range w.nodes {
+		n.creating = 0
+	}
+	for _, j := range w.jobs {
+		j.gate = 0 // its start-gate notices and lets the job go
+	}
+	w.after(d, w.startBridge)
+}
+
+// program is a run of ResumeProgram, SuspendProgram or ResumeFailProgram.
+func (w *world) program(kind spool.Kind, nodes []*node) {
+	if len(nodes) == 0 {
+		return
+	}
+	r := spooled{Request: powersave.Request{Kind: kind, Started: w.now}}
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.name)
+		r.epochs[n.index] = n.epoch
+	}
+	if kind == spool.KindResume {
+		r.ResumeTimeout = resumeTimeout
+		for _, j := range w.jobs {
+			if j.state == configuring && slices.ContainsFunc(j.nodes, func(n *node) bool { return slices.Contains(nodes, n) }) {
+				r.Jobs = append(r.Jobs, powersave.Job{ID: j.id, Nodes: hostlist(j.nodes)})
+				j.reported, j.asked = w.now, w.now
+			}
+		}
+	}
+	if w.any(programLost) {
+		w.logf("%s of %v is killed", kind, names)
+		w.crashed = true
+		return
+	}
+	if w.any(programOdd) {
+		names = append(names, names[0], "ghost")
+	}
+	r.Nodes = slurmconf.NewHostlist(names...)
+	times := 1
+	if w.any(programTwice) {
+		times = 2
+	}
+	for i := range times {
+		r := r
+		w.after(w.delay(50*time.Millisecond, programSlow, i, 10*time.Second), func() {
+			w.sequence = max(w.sequence+1, w.now.UnixNano())
+			w.lastID++
+			r.Sequence, r.ID = w.sequence, fmt.Sprintf("%s%d", kind, w.lastID)
+			w.after(w.delay(10*time.Millisecond, programSlow, i, 2*time.Second), func() { w.spoolIt(r) })
+		})
+	}
+}
+
+func (w *world) spoolIt(r spooled) {
+	r.at = w.now
+	w.spool = append(w.spool, r)
+	slices.SortFunc(w.spool, func(a, b spooled) int { return int(a.Sequence - b.Sequence) })
+	w.logf("spool %s nodes=%v", r.ID, r.Nodes)
+	w.tell(w.delay(5*time.Millisecond, programSlow, 2, 2*time.Second), powersave.RequestAccepted{Request: r.Request})
+	if w.any(programTwice) {
+		w.after(w.some(5*time.Second, programTwice, 0), func() {
+			if slices.ContainsFunc(w.spool, func(o spooled) bool { return o.ID == r.ID }) {
+				w.step(powersave.RequestAccepted{Request: r.Request})
+			}
+		})
+	}
+}
+
+// event is something that is to happen.
+type event struct {
+	at    time.Time
+	nanos int64
+	order int
+	do    func()
+}
+
+// queue is a heap of events by time, then by order of arrival.
+type queue struct {
+	heap  []event
+	order int
+}
+
+func (a *event) before(b *event) bool {
+	return a.nanos < b.nanos || a.nanos == b.nanos && a.order < b.order
+}
+
+func (q *queue) push(t time.Time, do func()) {
+	q.order++
+	e := event{t, t.UnixNano(), q.order, do}
+	q.heap = append(q.heap, e)
+	i := len(q.heap) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !e.before(&q.heap[up]) {
+			break
+		}
+		q.heap[i] = q.heap[up]
+		i = up
+	}
+	q.heap[i] = e
+}
+
+func (q *queue) pop() event {
+	top := q.heap[0]
+	last := len(q.heap) - 1
+	e := q.heap[last]
+	q.heap[last] = event{}
+	q.heap = q.heap[:last]
+	for i := 0; last > 0; {
+		down := 2*i + 1
+		if down >= last {
+			q.heap[i] = e
+			break
+		}
+		if down+1 < last && q.heap[down+1].before(&q.heap[down]) {
+			down++
+		}
+		if e.before(&q.heap[down]) {
+			q.heap[i] = e
+			break
+		}
+		q.heap[i] = q.heap[down]
+		i = down
+	}
+	return top
+}
