@@ -157,9 +157,9 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		panic(fmt.Sprintf("powersave: unknown event %T", ev))
 	}
 	e.wake()
+	e.askBacks()
 	e.sendReleases()
 	e.closeSets()
-	e.askBacks()
 	e.free()
 	e.expireGates()
 	e.planRead()
@@ -357,12 +357,12 @@ type wake struct {
 
 type wakeHeap []wake
 
-func (h wakeHeap) Len() int           { return len(h) }
+func (h wakeHeap) Len() int { return len(h) }
 func (h wakeHeap) Less(i, j int) bool {
 	return h[i].at.Before(h[j].at) || h[i].at.Equal(h[j].at) && h[i].n.name < h[j].n.name
 }
-func (h wakeHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *wakeHeap) Push(x any)        { *h = append(*h, x.(wake)) }
+func (h wakeHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *wakeHeap) Push(x any)   { *h = append(*h, x.(wake)) }
 func (h *wakeHeap) Pop() any {
 	old := *h
 	w := old[len(old)-1]

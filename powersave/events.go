@@ -93,7 +93,9 @@ type NodesUpdated struct {
 // JobTold answers TellJob; an empty Err means that the record says it, or is finished and takes no more.
 type JobTold struct {
 	Job uint32
-	Err string
+	// Interactive jobs (srun, salloc) have a user who waits at a terminal.
+	Interactive bool
+	Err         string
 }
 
 // JobHeld answers HoldJob; an empty Err means that the job rests, or has ended.
@@ -108,6 +110,7 @@ type GateOpened struct {
 	JobID    uint32
 	Nodes    slurmconf.Hostlist
 	Deadline time.Time // zero: none
+	HetJob   uint32    // leader of the het job that the job is part of; 0: none
 }
 
 // GateClosed says that the waiting start-gate went away.
@@ -170,6 +173,8 @@ type AnswerGate struct {
 	ID     uint64
 	Ready  bool
 	Reason string
+	// Notify: the gate is to tell the job's user why, at his terminal.
+	Notify bool
 }
 
 // TellJob asks for the record of a job to say why it is being given back. Answered by JobTold.

@@ -140,6 +140,7 @@ func (e *Engine) youngest(n *node) bool {
 // except the culprit itself when there is nothing to wait for.
 func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 	e.failed(culprit, v)
+	jobs = e.withSiblings(jobs)
 	b := culprit.boot
 	others := slices.ContainsFunc(culprit.jobs, func(id uint32) bool { return !slices.Contains(jobs, id) })
 	e.do(BootFailed{
@@ -290,6 +291,7 @@ type back struct {
 	nodes   []string // that it waited for
 	// notBefore is when the NodeSet that failed is tried again.
 	notBefore time.Time
+	notified  bool // its user is being told at his terminal
 	told      bool // its record says why, or would not take it
 	freed     bool // slurmctld has taken it off the node that failed
 	asking    bool // TellJob or HoldJob is not answered yet
@@ -302,6 +304,8 @@ const (
 	holdFirst = 30 * time.Second
 	holdMost  = 30 * time.Minute
 	tellTries = 3
+	// notifyTime is what scontrol notify takes, generously.
+	notifyTime = 300 * time.Millisecond
 	// backMost bounds how long a job is seen to: until then a requeued one has become pending.
 	backMost = 2 * time.Minute
 	// manyJobs bounds the memory of jobs that were given back.
@@ -359,6 +363,10 @@ func (e *Engine) askBacks() {
 		if b.asking || b.retryAt.After(e.now) || b.told && !b.freed {
 			continue
 		}
+		if b.notified && !b.told {
+			e.hasTold(b)
+			continue
+		}
 		b.asking = true
 		if !b.told {
 			e.do(TellJob{Job: b.job, Reason: ReasonPrefix + b.verdict.String()})
@@ -395,6 +403,15 @@ func (e *Engine) jobTold(ev JobTold) {
 	if ev.Err != "" {
 		e.note(Warn, nil, "", fmt.Sprintf("telling job %d why it is given back failed: %s", ev.Job, ev.Err))
 	}
+	if ev.Interactive && e.notifyUser(ev.Job, b.verdict.String()) {
+		b.notified, b.retryAt = true, e.now.Add(notifyTime)
+		return
+	}
+	e.hasTold(b)
+}
+
+// hasTold lets the releases go on that waited for the job to be told.
+func (e *Engine) hasTold(b *back) {
 	b.told = true
 	for _, n := range slices.Clone(e.compactActive()) {
 		if n.boot != nil && n.boot.release != nil && slices.Contains(b.nodes, n.name) {

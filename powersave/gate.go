@@ -12,6 +12,7 @@ import (
 type gate struct {
 	id       uint64
 	job      uint32
+	het      uint32    // leader of its het job; 0: none
 	nodes    []*node   // those not seen serving yet
 	read     int       // reads asked for before it came
 	asked    time.Time // when it came
@@ -23,7 +24,7 @@ func (e *Engine) openGate(ev GateOpened) {
 		e.heldGates = append(e.heldGates, ev)
 		return
 	}
-	g := &gate{id: ev.ID, job: ev.JobID, read: e.reads.count, asked: e.now, deadline: ev.Deadline}
+	g := &gate{id: ev.ID, job: ev.JobID, het: ev.HetJob, read: e.reads.count, asked: e.now, deadline: ev.Deadline}
 	for name := range ev.Nodes.All() {
 		n := e.nodes[name]
 		if n == nil || n.set == "" {
@@ -104,6 +105,36 @@ func (e *Engine) endGates(jobs []uint32, reason string) {
 		e.do(AnswerGate{ID: g.id, Reason: reason})
 		return true
 	})
+}
+
+// withSiblings adds the other jobs of het jobs, as far as their gates tell: slurmctld takes a het job off its nodes as a whole
+// (job_mgr.c _het_job_on_node).
+func (e *Engine) withSiblings(jobs []uint32) []uint32 {
+	all := slices.Clone(jobs)
+	for _, g := range e.gates {
+		if g.het == 0 || !slices.Contains(jobs, g.job) {
+			continue
+		}
+		for _, other := range e.gates {
+			if other.het == g.het && !slices.Contains(all, other.job) {
+				all = append(all, other.job)
+			}
+		}
+	}
+	return all
+}
+
+// notifyUser has the gate of a job tell its user why the job is given back, while slurmctld still knows where he sits.
+func (e *Engine) notifyUser(job uint32, reason string) (told bool) {
+	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
+		if g.job != job {
+			return false
+		}
+		e.do(AnswerGate{ID: g.id, Reason: reason, Notify: true})
+		told = true
+		return true
+	})
+	return told
 }
 
 // allocatedAnew reports that Slurm may have given a node whose boot has ended to a newer job. A node

@@ -198,13 +198,20 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		}
 		return powersave.NodesUpdated{Update: u, Err: strings.Join(args[2:], " ")}
 	case "told":
+		if len(args) > 1 && args[1] == "interactive" {
+			return powersave.JobTold{Job: uint32(p.int(args[0])), Interactive: true}
+		}
 		return powersave.JobTold{Job: uint32(p.int(args[0])), Err: strings.Join(args[1:], " ")}
 	case "held":
 		return powersave.JobHeld{Job: uint32(p.int(args[0])), Err: strings.Join(args[1:], " ")}
 	case "gate":
 		ev := powersave.GateOpened{ID: uint64(p.int(args[0])), JobID: uint32(p.int(args[1])), Nodes: p.hostlist(args[2])}
-		if len(args) > 3 {
-			ev.Deadline = p.now.Add(p.duration(args[3]))
+		for _, a := range args[min(len(args), 3):] {
+			if leader, ok := strings.CutPrefix(a, "het="); ok {
+				ev.HetJob = uint32(p.int(leader))
+				continue
+			}
+			ev.Deadline = p.now.Add(p.duration(a))
 		}
 		return ev
 	case "gate-closed":
@@ -257,7 +264,11 @@ func describe(a powersave.Action) string {
 	case powersave.FinishRequest:
 		return "finish " + a.ID
 	case powersave.AnswerGate:
-		return strings.TrimSpace(fmt.Sprintf("gate %d ready=%v %s", a.ID, a.Ready, a.Reason))
+		s := strings.TrimSpace(fmt.Sprintf("gate %d ready=%v %s", a.ID, a.Ready, a.Reason))
+		if a.Notify {
+			s += " (notify)"
+		}
+		return s
 	case powersave.TellJob:
 		return fmt.Sprintf("tell job %d: %s", a.Job, a.Reason)
 	case powersave.HoldJob:

@@ -51,7 +51,7 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 	case powersave.AnswerGate:
 		if reply, waiting := b.gates[a.ID]; waiting {
 			delete(b.gates, a.ID)
-			reply <- spool.GateReply{Ready: a.Ready, Reason: a.Reason}
+			reply <- spool.GateReply{Ready: a.Ready, Reason: a.Reason, Notify: a.Notify}
 		}
 	case powersave.BootDone:
 		t := a.Boot.Times

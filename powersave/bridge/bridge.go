@@ -249,7 +249,7 @@ func (b *Bridge) Gate(ctx context.Context, r spool.GateRequest) spool.GateReply 
 	opened := time.Now()
 	b.inbox.put(func(ctx context.Context) {
 		b.gates[id] = reply
-		b.step(ctx, powersave.GateOpened{ID: id, JobID: r.JobID, Nodes: nodes, Deadline: r.Deadline})
+		b.step(ctx, powersave.GateOpened{ID: id, JobID: r.JobID, Nodes: nodes, Deadline: r.Deadline, HetJob: r.HetJobID})
 	})
 	select {
 	case answer := <-reply:

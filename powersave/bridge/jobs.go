@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,10 +22,11 @@ func (b *Bridge) tellJob(ctx context.Context, a powersave.TellJob) powersave.Eve
 		}
 	}
 	b.Metrics.slurmCall("tell", err)
+	told := powersave.JobTold{Job: a.Job, Interactive: slices.ContainsFunc(jobs, func(j powersave.SlurmJob) bool { return j.ID == a.Job && !j.Batch })}
 	if err != nil {
-		return powersave.JobTold{Job: a.Job, Err: err.Error()}
+		told.Err = err.Error()
 	}
-	return powersave.JobTold{Job: a.Job}
+	return told
 }
 
 // comment puts the reason in the place of an earlier one of ours.

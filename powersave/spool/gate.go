@@ -1,11 +1,13 @@
 package spool
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime"
 	"strconv"
@@ -18,7 +20,7 @@ import (
 // that the job's nodes are up and returns 0. slurmctld looks whether a CONFIGURING job
 // can start when its PrologSlurmctld ends, and otherwise only every 30 s.
 //
-// slurmctld requeues and holds a job whose PrologSlurmctld fails or runs into
+// slurmctld requeues a job whose PrologSlurmctld fails or runs into
 // PrologEpilogTimeout (PrologTimeout since 26.05). So whatever goes wrong here ends the
 // wait with 0: no bridge, a bridge that dies, hangs or restarts, a signal, the deadline.
 //
@@ -50,7 +52,7 @@ func StartGate(args []string, env func(string) string) int {
 	ctx, cancel := context.WithDeadline(context.Background(), started.Add(gateTimeout(settings)))
 	defer cancel()
 	waited := make(chan string, 1)
-	go func() { waited <- waitForNodes(ctx, settings.Spool, env) }()
+	go func() { waited <- waitForNodes(ctx, settings, env) }()
 
 	outcome, ended := "", chained.ended // a nil channel when nothing is chained
 	var end exit
@@ -77,7 +79,7 @@ func StartGate(args []string, env func(string) string) int {
 }
 
 // waitForNodes asks the bridge and says how that ended.
-func waitForNodes(ctx context.Context, spool string, env func(string) string) (outcome string) {
+func waitForNodes(ctx context.Context, s Settings, env func(string) string) (outcome string) {
 	defer func() {
 		if p := recover(); p != nil {
 			outcome = fmt.Sprint("panic: ", p)
@@ -90,16 +92,32 @@ func waitForNodes(ctx context.Context, spool string, env func(string) string) (o
 	if r.Deadline, _ = ctx.Deadline(); time.Now().After(r.Deadline) {
 		return "no time to wait: see GateTimeout and PrologEpilogTimeout"
 	}
-	reply, err := AskGate(ctx, spool, r)
+	reply, err := AskGate(ctx, s.Spool, r)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "deadline reached"
 	case err != nil:
 		return err.Error()
 	case !reply.Ready:
-		return "the bridge gave up: " + reply.Reason
+		outcome = "the bridge gave up: " + reply.Reason
+		if reply.Notify {
+			outcome += "; " + notify(ctx, s, r.JobID, reply.Reason)
+		}
+		return outcome
 	}
 	return "nodes are ready"
+}
+
+// notify writes the reason to the terminal of the job's srun or salloc. slurmrestd cannot; slurmctld's host has scontrol.
+func notify(ctx context.Context, s Settings, job uint32, reason string) (outcome string) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.Scontrol, "notify", strconv.FormatUint(uint64(job), 10), "slurmtide: "+reason)
+	cmd.Env = []string{"SLURM_CONF=" + s.SlurmConf}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return shorten(fmt.Sprintf("notifying the user failed: %v: %s", err, bytes.TrimSpace(out)))
+	}
+	return "the user was notified"
 }
 
 // gateRequest takes the job from a PrologSlurmctld's environment (job_common_env_vars in

@@ -82,6 +82,8 @@ func (b stubBridge) Gate(ctx context.Context, r GateRequest) GateReply {
 		return GateReply{Ready: true}
 	case "give-up":
 		return GateReply{Reason: "no capacity"}
+	case "notify":
+		return GateReply{Reason: "no capacity", Notify: true}
 	case "panic":
 		panic("on purpose")
 	}
@@ -90,7 +92,7 @@ func (b stubBridge) Gate(ctx context.Context, r GateRequest) GateReply {
 	return GateReply{Reason: "gone"}
 }
 
-// runBridge serves a spool until it is told to end: bridge <dir> ready|give-up|wait|panic.
+// runBridge serves a spool until it is told to end: bridge <dir> ready|give-up|notify|wait|panic.
 func runBridge(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()

@@ -18,6 +18,7 @@ import (
 const (
 	DefaultSpool       = "/var/spool/slurmtide"
 	DefaultGateTimeout = 5 * time.Minute
+	DefaultScontrol    = "/usr/bin/scontrol"
 	defaultSlurmDir    = "/etc/slurm"
 	settingsName       = "slurmtide.conf"
 )
@@ -35,6 +36,9 @@ type Settings struct {
 	// absolute path and arguments, separated by blanks): the way to chain a site's own
 	// PrologSlurmctld, because slurm.conf passes no arguments to one.
 	GateChain []string
+	// Scontrol is Slurm's command (key Scontrol), by default /usr/bin/scontrol. A start gate tells users with it why an
+	// interactive job ends.
+	Scontrol string
 	// SlurmConf is the slurm.conf these settings belong to: $SLURM_CONF, or slurm.conf
 	// in the directory the settings were looked for in.
 	SlurmConf string
@@ -73,7 +77,7 @@ func LoadSettings(env func(string) string) (Settings, []error) {
 const maxSettings = 64 << 10
 
 func loadSettings(path string) (Settings, []error) {
-	s := Settings{Spool: DefaultSpool, GateTimeout: DefaultGateTimeout}
+	s := Settings{Spool: DefaultSpool, GateTimeout: DefaultGateTimeout, Scontrol: DefaultScontrol}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -141,8 +145,10 @@ func (s *Settings) set(key, value string) error {
 			return fmt.Errorf("%s=%.60s: needs an absolute path", key, value)
 		}
 		s.GateChain = args
+	case "scontrol":
+		return setPath(&s.Scontrol, key, value)
 	default:
-		return fmt.Errorf("unknown key %.60q; known are Spool, LogFile, GateTimeout, GateChain", key)
+		return fmt.Errorf("unknown key %.60q; known are Spool, LogFile, GateTimeout, GateChain, Scontrol", key)
 	}
 	return nil
 }

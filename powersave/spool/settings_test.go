@@ -32,8 +32,9 @@ func TestParseSettings(t *testing.T) {
 		"no wait":       {"GateTimeout=0", with(func(s *Settings) { s.GateTimeout = 0 }), nil},
 		"last wins":     {"Spool=/a\nSpool=/b", with(func(s *Settings) { s.Spool = "/b" }), nil},
 		"windows ends":  {"Spool=/a\r\n", with(func(s *Settings) { s.Spool = "/a" }), nil},
-		"unknown key":   {"Spol=/a\nLogFile=/l", with(func(s *Settings) { s.LogFile = "/l" }), []string{`x.conf line 1: unknown key "Spol"; known are Spool, LogFile, GateTimeout, GateChain; the line is ignored`}},
+		"unknown key":   {"Spol=/a\nLogFile=/l", with(func(s *Settings) { s.LogFile = "/l" }), []string{`x.conf line 1: unknown key "Spol"; known are Spool, LogFile, GateTimeout, GateChain, Scontrol; the line is ignored`}},
 		"no value":      {"Spool", defaults, []string{"x.conf line 1: not of the form key=value"}},
+		"scontrol":      {"Scontrol=/opt/slurm/bin/scontrol", with(func(s *Settings) { s.Scontrol = "/opt/slurm/bin/scontrol" }), nil},
 		"relative":      {"Spool=a\nLogFile=b\nGateChain=c", defaults, []string{"line 1: Spool=a: needs an absolute path", "line 2: LogFile=b", "line 3: GateChain=c"}},
 		"empty chain":   {"GateChain=", defaults, []string{"needs an absolute path"}},
 		"bad time":      {"GateTimeout=soon\nGateTimeout=-1\nGateTimeout=-5s", defaults, []string{"GateTimeout=soon: needs a number of seconds", "line 2", "line 3"}},
@@ -66,10 +67,10 @@ func TestLoadSettings(t *testing.T) {
 		want     Settings
 		warnings int
 	}{
-		"beside slurm.conf": {map[string]string{"SLURM_CONF": conf}, Settings{Spool: "/from/file", LogFile: "/from/file/programs.log", GateTimeout: DefaultGateTimeout, SlurmConf: conf}, 0},
-		"environment wins":  {map[string]string{"SLURM_CONF": conf, "SLURMTIDE_SPOOL": "/env"}, Settings{Spool: "/env", LogFile: "/env/programs.log", GateTimeout: DefaultGateTimeout, SlurmConf: conf}, 0},
-		"no file":           {map[string]string{"SLURM_CONF": empty}, Settings{Spool: DefaultSpool, LogFile: DefaultSpool + "/programs.log", GateTimeout: DefaultGateTimeout, SlurmConf: empty}, 0},
-		"unreadable":        {map[string]string{"SLURM_CONF": unreadable}, Settings{Spool: DefaultSpool, LogFile: DefaultSpool + "/programs.log", GateTimeout: DefaultGateTimeout, SlurmConf: unreadable}, 1},
+		"beside slurm.conf": {map[string]string{"SLURM_CONF": conf}, Settings{Spool: "/from/file", LogFile: "/from/file/programs.log", GateTimeout: DefaultGateTimeout, Scontrol: DefaultScontrol, SlurmConf: conf}, 0},
+		"environment wins":  {map[string]string{"SLURM_CONF": conf, "SLURMTIDE_SPOOL": "/env"}, Settings{Spool: "/env", LogFile: "/env/programs.log", GateTimeout: DefaultGateTimeout, Scontrol: DefaultScontrol, SlurmConf: conf}, 0},
+		"no file":           {map[string]string{"SLURM_CONF": empty}, Settings{Spool: DefaultSpool, LogFile: DefaultSpool + "/programs.log", GateTimeout: DefaultGateTimeout, Scontrol: DefaultScontrol, SlurmConf: empty}, 0},
+		"unreadable":        {map[string]string{"SLURM_CONF": unreadable}, Settings{Spool: DefaultSpool, LogFile: DefaultSpool + "/programs.log", GateTimeout: DefaultGateTimeout, Scontrol: DefaultScontrol, SlurmConf: unreadable}, 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -33,6 +33,8 @@ type GateRequest struct {
 type GateReply struct {
 	Ready  bool   `json:"ready"`            // false: the bridge gave up
 	Reason string `json:"reason,omitempty"` // why it gave up
+	// Notify: the job's user waits at a terminal and is to read Reason there (scontrol notify).
+	Notify bool `json:"notify,omitempty"`
 }
 
 // Handler is what the bridge does for its socket. Its methods run concurrently.
