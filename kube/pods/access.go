@@ -25,7 +25,7 @@ func Rights() []Right {
 		{Group: v1alpha1.GroupName, Resource: "nodesets", Verbs: []string{"list", "watch"}},
 		{Group: v1alpha1.GroupName, Resource: "nodesets", Subresource: "status", Verbs: []string{"patch"}},
 		{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
-		{Resource: eventResource, Verbs: []string{"list", "watch"}}, // without it Run works on, see Run
+		{Resource: eventResource, Verbs: []string{"list", "watch"}}, // Run works without, and then knows less of why a pod does not start
 	}
 }
 

@@ -211,10 +211,11 @@ func TestClientErrors(t *testing.T) {
 		limits := c.kube.CoreV1().LimitRanges(c.namespace)
 		_, err := limits.Create(t.Context(), &corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-				Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")},
+				Type: corev1.LimitTypePod, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")},
 			}}},
 		}, metav1.CreateOptions{})
 		require.NoError(t, err)
+		defer func() { require.NoError(t, limits.Delete(t.Context(), "small", metav1.DeleteOptions{})) }()
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
 			_, err := admin.Create(context.Background(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-4", Generation: 1, Request: "r"})
 			var e *Error
@@ -223,7 +224,6 @@ func TestClientErrors(t *testing.T) {
 				assert.True(t, e.Permanent())
 			}
 		}, 30*time.Second, 200*time.Millisecond)
-		require.NoError(t, limits.Delete(t.Context(), "small", metav1.DeleteOptions{}))
 	})
 
 	t.Run("pod security", func(t *testing.T) {

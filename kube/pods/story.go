@@ -17,6 +17,7 @@ type story struct {
 	scheduling word // by schedulers that do not write a condition
 	autoscaler word
 	start      word // of volumes and the sandbox, which the status does not show
+	late       word // volumes do not come, for a reason that start gives or nobody does
 	taken      word // the pod is being removed for others, or with its host
 	// scaleUp is when the autoscaler began to make a host, repeated when it last said so, gaveUp when it
 	// last said the opposite.
@@ -57,8 +58,13 @@ func (s *story) hear(e *corev1.Event) {
 			w.verdict = verdict{corev1.PodReasonUnschedulable, message, schedulingTrouble(corev1.PodReasonUnschedulable, message)}
 		}
 	case "FailedMount", "FailedMapVolume", "FailedAttachVolume":
-		matter = &s.start
-		w.verdict = verdict{e.Reason, message, settled(powersave.TroubleConfig, message)}
+		if strings.HasPrefix(message, "Unable to attach or mount volumes") { // the kubelet's summary every two minutes
+			matter = &s.late
+			w.verdict = verdict{e.Reason, message, powersave.TroubleNone}
+		} else {
+			matter = &s.start
+			w.verdict = verdict{e.Reason, message, settled(powersave.TroubleConfig, message)}
+		}
 	case "FailedCreatePodSandBox", "NetworkNotReady", "FailedPrepareDynamicResources":
 		matter = &s.start
 		w.verdict = verdict{e.Reason, message, sandboxTrouble(message)}
@@ -113,7 +119,11 @@ func (s story) tell(p *powersave.Pod, sandboxReady bool) {
 		return
 	}
 	if p.Phase == powersave.PodScheduled && p.Reason == "" && !sandboxReady {
-		p.Reason, p.Message, p.Trouble = s.start.reason, s.start.message, s.start.trouble
+		v := s.start.verdict
+		if v.reason == "" {
+			v = s.late.verdict
+		}
+		p.Reason, p.Message, p.Trouble = v.reason, v.message, v.trouble
 	}
 	if p.Phase != powersave.PodPending {
 		return

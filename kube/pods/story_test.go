@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +38,7 @@ const (
 	karpenter    = `Failed to schedule pod, incompatible with nodepool "default", daemonset overhead={"cpu":"310m","memory":"272Mi","pods":"7"}, no instance type satisfied resources {"cpu":"64310m","pods":"8"} and requirements karpenter.sh/capacity-type In [on-demand], karpenter.sh/nodepool In [default], kubernetes.io/arch In [amd64] (no instance type has enough resources); all available instance types exceed limits for nodepool: "burst"`
 	stockout     = "Node scale up in zones us-central1-a associated with this pod failed: GCE out of resources. Pod is at risk of not being scheduled."
 	noConfigMap  = `MountVolume.SetUp failed for volume "conf" : configmap "nowhere" not found`
+	volumesLate  = "Unable to attach or mount volumes: unmounted volumes=[conf], unattached volumes=[], failed to process volumes=[]: context deadline exceeded"
 	noNetwork    = `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "3f1a": plugin type="calico" failed (add): stat /var/lib/calico/nodename: no such file or directory`
 	noAddresses  = `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "3f1a": plugin type="aws-cni" name="aws-cni" failed (add): add cmd: failed to assign an IP address to container`
 )
@@ -131,6 +134,14 @@ func TestStory(t *testing.T) {
 		"volume missing": {
 			events: []*corev1.Event{eventAt(10, "FailedMount", noConfigMap)},
 			pod:    scheduled, reason: "FailedMount", message: noConfigMap, trouble: powersave.TroubleConfig,
+		},
+		"volume missing, and the kubelet sums up": {
+			events: []*corev1.Event{eventAt(10, "FailedMount", noConfigMap), eventAt(130, "FailedMount", volumesLate)},
+			pod:    scheduled, reason: "FailedMount", message: noConfigMap, trouble: powersave.TroubleConfig,
+		},
+		"volume late, nobody says why": {
+			events: []*corev1.Event{eventAt(130, "FailedMount", volumesLate)},
+			pod:    scheduled, reason: "FailedMount", message: volumesLate,
 		},
 		"volume attached elsewhere": {
 			events: []*corev1.Event{eventAt(10, "FailedAttachVolume", `Multi-Attach error for volume "pvc-1" Volume is already exclusively attached to one node and can't be attached to another`)},
@@ -268,8 +279,10 @@ func TestSentence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, sentence(tc.in)) })
 	}
-	long := sentence(string(make([]byte, 9999)) + "x")
+	long := sentence("Failed to pull image" + strings.Repeat(" äöü/slurm:26.05", 99) + ": not found")
 	assert.LessOrEqual(t, len(long), maxMessage)
+	assert.Regexp(t, `^Failed to pull image .* \.\.\. .*: not found$`, long)
+	assert.True(t, utf8.ValidString(long))
 }
 
 func FuzzSentence(f *testing.F) {

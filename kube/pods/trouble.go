@@ -121,7 +121,14 @@ func sentence(message string) string {
 	s := strings.Join(strings.Fields(message), " ")
 	s = noise.ReplaceAllString(s, "")
 	s = requirements.ReplaceAllString(s, " ($1)")
-	return shorten(strings.TrimRight(s, " .,;:"), maxMessage)
+	s = strings.TrimRight(s, " .,;:")
+	if len(s) <= maxMessage {
+		return s
+	}
+	// What was done stands first, the cause last.
+	const gap = " ... "
+	head, tail := s[:maxMessage/3], s[len(s)-(maxMessage-maxMessage/3-len(gap)):]
+	return strings.ToValidUTF8(head, "") + gap + strings.ToValidUTF8(tail, "")
 }
 
 // lastLine is where a program that logs says why it ended.
@@ -131,8 +138,8 @@ func lastLine(text string) string {
 }
 
 var (
-	// The scheduler repeats its counts for preemption, or says that it found nothing to preempt; gRPC says its code; Karpenter lists what DaemonSets take;
-	// the event recorder says that it joined events.
+	// The scheduler repeats its counts for preemption, or says that it found nothing to preempt; gRPC says
+	// its code; Karpenter lists what DaemonSets take; the event recorder says that it joined events.
 	noise = regexp.MustCompile(`[,.]? (no new claims to deallocate, )?preemption: .*$|\. not found$|rpc error: code = \w+ desc = |daemonset overhead=\{[^}]*\}, |^\(combined from similar events\): `)
 	// Karpenter lists every requirement, and then in brackets which one cannot be met.
 	requirements = regexp.MustCompile(` and requirements .*? \(([^()]*)\)`)

@@ -54,6 +54,9 @@ func (c *Client) Health() Health {
 
 // Run watches NodeSets and pods and calls h until ctx ends; it returns after the last call. Lost
 // connections are made good with a complete list, so that h misses no end of a pod.
+//
+// It also watches events about pods, and calls Handler.Pod when they tell more of a pod than its status. If they may not
+// be read, the log says so and the rest works on.
 func (c *Client) Run(ctx context.Context, h Handler) error {
 	c.mu.Lock()
 	if c.running {

@@ -55,7 +55,7 @@ func (w *watcher) eventSeen(e *corev1.Event) {
 func (w *watcher) eventsRead(verb string, err error) {
 	switch {
 	case err == nil:
-		if w.deaf {
+		if w.deaf && verb == "watch" { // a list alone is of no use
 			w.deaf = false
 			w.client.log.Info("events can be read again")
 		}
