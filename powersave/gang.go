@@ -75,6 +75,7 @@ type release struct {
 	verdict  Verdict
 	reason   string   // for the node
 	jobs     []uint32 // given back with it
+	culprit  bool     // it is itself what failed
 	updating bool
 	tries    int
 	retryAt  time.Time
@@ -203,7 +204,7 @@ func (e *Engine) release(n *node, v Verdict, reason string, jobs []uint32) {
 	if n.boot.release != nil {
 		return
 	}
-	n.boot.release = &release{verdict: v, reason: reason, jobs: jobs}
+	n.boot.release = &release{verdict: v, reason: reason, jobs: jobs, culprit: reason == v.String()}
 	n.boot.problem = reason
 	e.pursueRelease(n)
 }
@@ -211,6 +212,18 @@ func (e *Engine) release(n *node, v Verdict, reason string, jobs []uint32) {
 // pursueRelease tells slurmctld, once it has shown just now that no slurmd has registered.
 func (e *Engine) pursueRelease(n *node) {
 	r := n.boot.release
+	if late := n.lateComers(); len(late) > 0 {
+		if !r.culprit && !r.updating && r.tries == 0 { // they may have it
+			n.boot.release, n.boot.problem = nil, ""
+			for _, id := range r.jobs {
+				e.leave(n, id)
+			}
+			e.reads.want(e.pollFor(n))
+			return
+		}
+		r.jobs = append(slices.Clone(r.jobs), late...)
+		e.giveBack(n, late, r.verdict)
+	}
 	switch {
 	case r.updating, !e.told(n):
 	case r.retryAt.After(e.now):
@@ -221,6 +234,16 @@ func (e *Engine) pursueRelease(n *node) {
 		r.updating = true
 		e.releasing = append(e.releasing, n)
 	}
+}
+
+// lateComers names the jobs that got n after it was decided to give it back.
+func (n *node) lateComers() (late []uint32) {
+	for _, id := range n.jobs {
+		if !slices.Contains(n.boot.release.jobs, id) {
+			late = append(late, id)
+		}
+	}
+	return late
 }
 
 // lookAgain has Slurm read soon: at once when what it showed is old, else in a second, since it shows neither a booting
