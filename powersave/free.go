@@ -48,6 +48,8 @@ func (e *Engine) nodesUpdated(ev NodesUpdated) {
 	for _, name := range ev.Update.Nodes {
 		n := e.nodes[name]
 		switch {
+		case ev.Update.State == StatePowerDown: // nothing waits for it
+			continue
 		case n != nil && ev.Update.State == StatePowerDownForce:
 			e.released(n, ev.Err)
 			continue
