@@ -71,6 +71,9 @@ type Engine struct {
 	freeAt   time.Time
 	wakes    wakeHeap
 
+	hosts   map[string]hostTrouble // those in trouble
+	tending []*node                // to be updated at the end of this step
+
 	breakers Breakers
 	closed   map[string]closing // NodeSets whose powered-down nodes are to stay out of Slurm's choice
 	// closedRead is the complete read closed was worked out for; closedAgain asks for that once more.
@@ -147,6 +150,12 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		e.jobTold(ev)
 	case JobHeld:
 		e.jobHeld(ev)
+	case HostsRead:
+		e.readHosts(ev.Hosts)
+	case HostSeen:
+		e.seeHost(ev.Host)
+	case HostsUnread:
+		e.note(Warn, nil, "", "hosts cannot be read, nodes on cordoned or failing hosts are not drained: "+ev.Err)
 	case GateOpened:
 		e.openGate(ev)
 	case GateClosed:
@@ -160,6 +169,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	e.askBacks()
 	e.sendReleases()
 	e.closeSets()
+	e.sendTending()
 	e.free()
 	e.expireGates()
 	e.planRead()

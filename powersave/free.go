@@ -19,7 +19,8 @@ func (o *off) needsUpdate(n *node) bool {
 		return strings.HasPrefix(n.slurm.Reason, timedOut)
 	}
 	// SuspendTimeout frees the name as well; better that than to take back what somebody decided.
-	return n.slurm.State.Any(NodePoweringDown) && !n.slurm.State.Any(judged)
+	return n.slurm.State.Any(NodePoweringDown) &&
+		(!n.slurm.State.Any(judged) || strings.HasPrefix(n.slurm.Reason, hostPrefix) && !n.slurm.State.Any(NodeFail))
 }
 
 // free sends the batched updates when their time has come.
@@ -48,6 +49,8 @@ func (e *Engine) nodesUpdated(ev NodesUpdated) {
 	for _, name := range ev.Update.Nodes {
 		n := e.nodes[name]
 		switch {
+		case n != nil && e.tended(n, ev.Update, ev.Err):
+			continue
 		case ev.Update.State == StatePowerDown: // nothing waits for it
 			continue
 		case n != nil && ev.Update.State == StatePowerDownForce:

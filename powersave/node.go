@@ -28,8 +28,9 @@ type node struct {
 	goneUID  string // newest UID known to exist no longer
 	delTries int
 	delRetry time.Time
-	creating bool   // CreatePod is not answered yet
-	closing  bool   // an update of closeSets is under way
+	creating bool // CreatePod is not answered yet
+	closing  bool // an update of closeSets is under way
+	care     care
 	believe  int    // only reads asked for after this many tell the truth: slurmctld has changed the node since
 	failed   string // how far the boot came that was given up last
 
@@ -281,6 +282,7 @@ func (e *Engine) failBoot(n *node) {
 func (e *Engine) decide(n *node) {
 	switch {
 	case !e.podsRead || !e.setsRead: // what has not been read must not be taken for absent
+		return
 	case n.off != nil: // also while a boot it may end is in hand
 		e.decideOff(n)
 	case n.boot != nil:
@@ -288,6 +290,7 @@ func (e *Engine) decide(n *node) {
 	default:
 		e.decideSettled(n)
 	}
+	e.tend(n)
 }
 
 func (e *Engine) decideBoot(n *node) {

@@ -39,10 +39,12 @@ type player struct {
 	engine *powersave.Engine
 	now    time.Time
 	asked  bool // a read of Slurm is under way
+	// reasons of the newest update of each kind, for the answers
+	reasons map[powersave.StateChange]string
 }
 
 func play(t *testing.T, script string) string {
-	p := &player{t: t, engine: powersave.New(powersave.Config{}), now: epoch}
+	p := &player{t: t, engine: powersave.New(powersave.Config{}), now: epoch, reasons: map[powersave.StateChange]string{powersave.StateDrain: "slurmtide: closed: no room"}}
 	var out strings.Builder
 	for _, line := range strings.Split(strings.TrimRight(script, "\n"), "\n") {
 		if strings.HasPrefix(line, " ") {
@@ -163,10 +165,12 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 			case !hasState:
 				ev.Unknown = append(ev.Unknown, name)
 			default:
+				v, instance, _ := strings.Cut(v, "@")
 				state, reason, _ := strings.Cut(v, "!")
 				for n := range p.hostlist(name).All() {
 					ev.Nodes = append(ev.Nodes, powersave.SlurmNode{
 						Name: n, State: powersave.ParseNodeState(strings.Split(state, "+")), Reason: strings.ReplaceAll(reason, "_", " "),
+						InstanceID: instance,
 					})
 				}
 			}
@@ -190,9 +194,7 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		if args[0] == "reason" {
 			u.State = powersave.StateNone
 		}
-		if u.State == powersave.StateDrain {
-			u.Reason = "slurmtide: closed: no room"
-		}
+		u.Reason = p.reasons[u.State]
 		for n := range p.hostlist(args[1]).All() {
 			u.Nodes = append(u.Nodes, n)
 		}
@@ -214,6 +216,17 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 			ev.Deadline = p.now.Add(p.duration(a))
 		}
 		return ev
+	case "hosts":
+		var ev powersave.HostsRead
+		for _, a := range args {
+			name, trouble, _ := strings.Cut(a, "=")
+			ev.Hosts = append(ev.Hosts, powersave.Host{Name: name, Trouble: strings.ReplaceAll(trouble, "_", " ")})
+		}
+		return ev
+	case "host":
+		return powersave.HostSeen{Host: powersave.Host{Name: args[0], Trouble: strings.Join(args[1:], " ")}}
+	case "hosts-unread":
+		return powersave.HostsUnread{Err: strings.Join(args, " ")}
 	case "gate-closed":
 		return powersave.GateClosed{ID: uint64(p.int(args[0]))}
 	}
@@ -228,9 +241,12 @@ func (p *player) step(ev powersave.Event) []string {
 		p.asked = false
 	}
 	for _, a := range p.engine.Step(p.now, ev) {
-		if _, ok := a.(powersave.ReadSlurm); ok {
+		switch a := a.(type) {
+		case powersave.ReadSlurm:
 			require.False(p.t, p.asked, "two reads at once")
 			p.asked = true
+		case powersave.UpdateNodes:
+			p.reasons[a.Update.State] = a.Update.Reason
 		}
 		out = append(out, describe(a))
 	}
@@ -319,6 +335,10 @@ func (p *player) pod(f []string) powersave.Pod {
 	for _, more := range f[min(len(f), 6):] {
 		if offering, ok := strings.CutPrefix(more, "on="); ok {
 			pod.Offering = offering
+			continue
+		}
+		if host, ok := strings.CutPrefix(more, "host="); ok {
+			pod.Host = host
 			continue
 		}
 		require.Equal(p.t, "scale-up", more)

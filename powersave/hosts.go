@@ -1,0 +1,258 @@
+package powersave
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Host is a Kubernetes node, as far as it can trouble the pods on it.
+type Host struct {
+	Name string
+	// Trouble is HostCordoned, HostNotReady, HostGone, or what else is wrong with it ("tainted KEY"); "" if nothing is.
+	Trouble string
+}
+
+// Troubles of a Host.
+const (
+	HostCordoned = "cordoned"
+	HostNotReady = "not ready"
+	HostGone     = "gone"
+)
+
+// HostsRead is the complete list of hosts.
+type HostsRead struct{ Hosts []Host }
+
+// HostSeen is the newest state of one host.
+type HostSeen struct{ Host Host }
+
+// HostsUnread says that hosts cannot be read, and why. The Engine goes on without them.
+type HostsUnread struct{ Err string }
+
+func (HostsRead) event()   {}
+func (HostSeen) event()    {}
+func (HostsUnread) event() {}
+
+const (
+	// hostPrefix marks the nodes that were drained here; only those are put back.
+	hostPrefix = ReasonPrefix + "host: "
+	// silence is how long a host may be silent: a kubelet that restarts, a lease that comes late, a list older than the host.
+	silence = 10 * time.Second
+	// notResponding is slurmctld's own reason (ping_nodes.c, node_mgr.c).
+	notResponding = "Not responding"
+)
+
+// hostTrouble is what is wrong with a host, and since when.
+type hostTrouble struct {
+	what  string
+	since time.Time
+}
+
+func (t hostTrouble) silent() bool { return t.what == HostNotReady || t.what == HostGone }
+
+// care is what is done for a node whose host or pod is in trouble.
+type care struct {
+	served   bool        // a pod of ours has served the node since it was powered up
+	lostAt   time.Time   // when it was first found without one
+	update   *NodeUpdate // under way
+	retryAt  time.Time
+	marking  string // UID of the pod that is being marked
+	markNext time.Time
+}
+
+func (e *Engine) readHosts(hosts []Host) {
+	listed := make(map[string]bool, len(hosts))
+	for _, h := range hosts {
+		listed[h.Name] = true
+		e.seeHost(h)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.hostsInUse())) {
+		if !listed[name] {
+			e.seeHost(Host{Name: name, Trouble: HostGone})
+		}
+	}
+}
+
+// hostsInUse names the hosts of all pods.
+func (e *Engine) hostsInUse() map[string]bool {
+	hosts := map[string]bool{}
+	for _, n := range e.nodes {
+		if n.pod != nil && n.pod.Host != "" {
+			hosts[n.pod.Host] = true
+		}
+	}
+	return hosts
+}
+
+func (e *Engine) seeHost(h Host) {
+	old, known := e.hosts[h.Name]
+	if known && old.what == h.Trouble || !known && h.Trouble == "" {
+		return
+	}
+	if e.hosts == nil {
+		e.hosts = map[string]hostTrouble{}
+	}
+	e.hosts[h.Name] = hostTrouble{h.Trouble, e.now}
+	if h.Trouble == "" {
+		delete(e.hosts, h.Name)
+	}
+	var on []*node
+	for _, n := range e.nodes {
+		if n.pod != nil && n.pod.Host == h.Name {
+			on = append(on, n)
+		}
+	}
+	if h.Trouble == HostGone { // hosts that come and go must not be remembered for ever
+		used := e.hostsInUse()
+		maps.DeleteFunc(e.hosts, func(name string, t hostTrouble) bool { return t.what == HostGone && !used[name] })
+	}
+	slices.SortFunc(on, func(a, b *node) int { return strings.Compare(a.name, b.name) })
+	for _, n := range on {
+		e.decide(n)
+	}
+}
+
+// troubled says why no new job should come to the node, "" if nothing speaks against it. leave: nor should the pod stay
+// when its jobs have ended.
+func (e *Engine) troubled(n *node) (why string, leave bool) {
+	switch {
+	case n.pod == nil, n.pod.Phase == PodFailed:
+		if n.care.served && serving(n.slurm.State) {
+			return "the node's pod is gone", false
+		}
+		return "", false
+	case n.pod.Phase == PodTerminating:
+		return "pod is being evicted", true
+	}
+	t, found := e.hosts[n.pod.Host]
+	if until := t.since.Add(silence); t.silent() && until.After(e.now) {
+		e.wakeAt(n, until)
+		return "", false
+	}
+	if !found {
+		return "", false
+	}
+	return n.pod.Host + " is " + t.what, !t.silent() // while it is silent the end of its pod cannot be confirmed
+}
+
+// tend keeps new jobs off a node whose host or pod is in trouble, and puts it back when that is over. Jobs run on.
+// Boots are left to their verdicts: draining a node that is powering up requeues its jobs (node_mgr.c update_node).
+func (e *Engine) tend(n *node) {
+	c := &n.care
+	if n.set == "" || n.read == 0 || n.missing || n.boot != nil || n.off != nil {
+		c.lostAt = time.Time{}
+		if n.boot != nil {
+			c.served = false
+		}
+		return
+	}
+	state := n.slurm.State
+	alive := n.pod != nil && n.pod.Phase != PodFailed
+	switch {
+	case !serving(state):
+		c.served = false
+	case n.pod != nil || n.slurm.InstanceID != "": // slurmd's --instance-id is ours
+		c.served = true
+	}
+	why, leave := e.troubled(n)
+	drained := strings.HasPrefix(n.slurm.Reason, hostPrefix)
+	lost := e.lost(n, why != "" && !alive)
+	u := NodeUpdate{}
+	switch {
+	case c.update != nil || n.closing:
+		return
+	case c.retryAt.After(e.now):
+		e.wakeAt(n, c.retryAt)
+		return
+	case lost:
+		u.State = StatePowerDownForce
+		if mayWrite(n.slurm.Reason) || strings.HasPrefix(n.slurm.Reason, notResponding) {
+			u.Reason = hostPrefix + why
+		}
+	case why != "" && serving(state) && !state.Any(judged|NodePowerDown) && mayWrite(n.slurm.Reason):
+		u = NodeUpdate{State: StateDrain, Reason: hostPrefix + why}
+	case why == "" && drained && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|notTurning) &&
+		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
+		u.State = StateResume
+	case leave && drained && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):
+		u.State = StatePowerDown
+	default:
+		return
+	}
+	if e.now.Sub(n.seenAt) > actOn {
+		e.reads.wantComplete(e.now) // somebody may have said something about it since
+		return
+	}
+	if u.Reason != "" {
+		e.note(Warn, n, "", why+map[StateChange]string{StateDrain: ": draining the node", StatePowerDownForce: ": powering the node down"}[u.State])
+	}
+	c.update = &u
+	e.tending = append(e.tending, n)
+}
+
+// notTurning are the words of a change under way, which is waited for.
+const notTurning = NodePoweringUp | NodePoweringDown | NodeRebootRequested | NodeRebootIssued
+
+// lost says that Slurm counts on a node whose pod is gone, after a second sighting. It would find out itself after
+// SlurmdTimeout, 5 min by default, and keep the node's jobs that long.
+func (e *Engine) lost(n *node, gone bool) bool {
+	c := &n.care
+	switch state := n.slurm.State; {
+	case !gone:
+		c.lostAt = time.Time{}
+	case state.Any(NodeDown) && !mayWrite(n.slurm.Reason) && !strings.HasPrefix(n.slurm.Reason, notResponding): // people know more
+	case c.lostAt.IsZero():
+		c.lostAt = e.now
+		e.reads.wantComplete(e.now)
+	case n.readAt.Equal(e.reads.complete) && n.readAt.Sub(c.lostAt) >= e.cfg.Sightings:
+		return true
+	default:
+		e.reads.wantComplete(c.lostAt.Add(e.cfg.Sightings))
+	}
+	return false
+}
+
+// sendTending asks for the updates of this step, nodes with the same one together.
+func (e *Engine) sendTending() {
+	var updates []NodeUpdate
+	for _, n := range e.tending {
+		updates = merge(updates, *n.care.update, n.name)
+	}
+	e.tending = nil
+	for _, u := range updates {
+		e.do(UpdateNodes{u})
+	}
+}
+
+// tended takes in the answer to an update of sendTending; false: it is none.
+func (e *Engine) tended(n *node, u NodeUpdate, err string) bool {
+	c := &n.care
+	if c.update == nil || c.update.State != u.State || c.update.Reason != u.Reason {
+		return false
+	}
+	c.update = nil
+	if err != "" {
+		e.note(Warn, n, "", u.String()+" failed: "+err)
+		c.retryAt = e.now.Add(e.cfg.Sightings)
+		e.reads.wantComplete(c.retryAt)
+		return true
+	}
+	// What Slurm will show from now on; a read under way may not know it yet.
+	n.believe = e.reads.count
+	switch u.State {
+	case StateDrain:
+		n.slurm.State |= NodeDrain
+		n.slurm.Reason = u.Reason
+	case StateResume:
+		n.slurm.State &^= NodeDrain
+		n.slurm.Reason = ""
+	case StatePowerDown:
+		n.slurm.State |= NodePowerDown
+	default:
+		n.read, c.lostAt = 0, time.Time{}
+		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow))
+	}
+	e.decide(n) // the trouble may be over
+	return true
+}
