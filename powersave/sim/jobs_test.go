@@ -234,6 +234,7 @@ func (w *world) tellJob(a powersave.TellJob, life int) {
 		j.tellErrs++
 	case j.state != over:
 		j.comment, j.toldRun = a.Reason, j.restarts+1
+		answer.Interactive = j.opts&requeue == 0
 	}
 	w.answerJob(life, tellSlow, answer)
 }

@@ -100,8 +100,10 @@ func (w *world) mayHold(j *slurmJob, a powersave.HoldJob) {
 	j.holds++
 }
 
-// sliced says that ResumeRate has been low: a slice that is up can be taken for the whole job.
-func (w *world) sliced() bool { return !w.until[slices1][0].IsZero() }
+// sliced says that ResumeRate has been low, or requests came late: a slice that is up can be taken for the whole job.
+func (w *world) sliced() bool {
+	return !w.until[slices1][0].IsZero() || !w.until[programTwice][0].IsZero()
+}
 
 // mayStart looks whether a gate was told rightly that its job may start.
 func (w *world) mayStart(j *slurmJob) {
@@ -168,6 +170,15 @@ func (w *world) patrolNode(n *node, p *pod) {
 		n.oddSince = w.now
 	} else if w.smooth(n.oddSince, orphan) {
 		w.breaks("orphan stays", "%s", w.show(n))
+	}
+	if n.down || n.flags.Any(powersave.NodeDrain) {
+		n.judged = n.epoch
+	}
+	if !n.flags.Any(powersave.NodePoweringDown) || p != nil || n.judged == n.epoch || !n.ours() || w.crashed ||
+		n.set() == 1 && w.now.Sub(w.until[changeSets][0]) < suspendTimeout {
+		n.emptySince = w.now
+	} else if w.smooth(n.emptySince, prompt) {
+		w.breaks("name stays taken", "%s", w.show(n))
 	}
 	if n.half != nil && !n.flags.Any(powersave.NodePowerDown) && len(n.jobs) == 0 && w.sharp() && w.smooth(n.halfSince, prompt) {
 		w.breaks("half a gang idles", "%s booted for job %d, which was given back at %.3f", w.show(n), n.half.id, n.halfSince.Sub(start).Seconds())

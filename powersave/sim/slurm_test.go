@@ -41,9 +41,10 @@ type node struct {
 	jobs                      []*slurmJob
 	cleaning                  *slurmJob // requeued after ResumeTimeout, and its gate still runs
 	epoch                     int       // counts power changes
+	judged                    int       // the last epoch in which people had drained it
 	pods                      int       // made in this epoch
 	creating                  int       // calls under way
-	oddSince                  time.Time
+	oddSince, emptySince      time.Time
 	refusedAt                 time.Time // a pod was refused, and none made since
 	users                     int       // jobs that had it in this epoch
 	half                      *slurmJob // it booted for this job, which was given back
@@ -242,7 +243,7 @@ func (w *world) register(n *node, uid string, started time.Time) {
 			n.flags |= powersave.NodeInvalidReg | powersave.NodeDrain
 			n.invalid, n.drained = true, w.now
 			n.say("gres/gpu count reported lower than configured (0 < 1)", w.now)
-			w.killAll(n, p != nil && w.now.Sub(p.Created) < resumeTimeout/2)
+			w.killAll(n, p != nil && w.now.Sub(p.Created) < resumeTimeout/2 && !n.flags.Any(powersave.NodePowerDown))
 		}
 	}
 	n.boot, n.uid, n.flags = started, uid, n.flags&^powersave.NodeNotResponding

@@ -1,0 +1,62 @@
+//go:build mutants
+
+package sim_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMutants plants each bug of mutations/ in the engine and runs the simulator on it, which has to find it. A mutation
+// is a sentence, the file, what stands in it exactly once, and what is to stand there instead.
+func TestMutants(t *testing.T) {
+	files, err := filepath.Glob("mutations/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(f)
+			require.NoError(t, err)
+			sentence, rest, _ := strings.Cut(string(text), "\n-- ")
+			file, rest, _ := strings.Cut(rest, ": instead of\n")
+			old, new, ok := strings.Cut(rest, "\n-- this\n")
+			require.True(t, ok, "a mutation is written as the others are")
+
+			path, err := filepath.Abs(filepath.Join("..", file))
+			require.NoError(t, err)
+			source, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, 1, strings.Count(string(source), old), "the text to be replaced has to stand once in %s", file)
+
+			dir := t.TempDir()
+			mutant := filepath.Join(dir, "mutant.go")
+			require.NoError(t, os.WriteFile(mutant, []byte(strings.Replace(string(source), old, strings.TrimSuffix(new, "\n"), 1)), 0o600))
+			overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: mutant}})
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
+
+			binary := filepath.Join(dir, "sim.test")
+			out, err := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-c", "-o", binary, ".").CombinedOutput()
+			require.NoError(t, err, "building the mutant: %s", out)
+			out, err = exec.Command(binary, "-test.run", "TestSchedules", "-schedules", "10000", "-brief").CombinedOutput()
+			require.Error(t, err, "not found: %s", sentence)
+			t.Logf("%s Found: %s", sentence, verdict(string(out)))
+		})
+	}
+}
+
+// verdict is the line that says what was broken.
+func verdict(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "schedules, seeds") || strings.Contains(line, "panic:") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return out
+}
