@@ -32,12 +32,13 @@ clean: ## remove bin/ and out/
 ##@ Test
 
 .PHONY: test
-test: vet lint unit localcluster-unit fuzz verify-generated localcluster-integration integration ## everything: vet, lint, unit tests, fuzz smoke, generated files, integration with both Slurm versions
+test: vet lint unit simulate localcluster-unit fuzz verify-generated localcluster-integration integration ## everything: vet, lint, unit tests, simulator, fuzz smoke, generated files, integration with both Slurm versions
 
 .PHONY: vet
 vet: ## go vet, with every build tag
 	$(GO) vet ./...
 	$(GO) vet -tags integration ./...
+	$(GO) vet -tags mutants ./powersave/sim
 
 .PHONY: lint
 lint: ## golangci-lint with .golangci.yml, shellcheck on the scripts
@@ -46,6 +47,20 @@ lint: ## golangci-lint with .golangci.yml, shellcheck on the scripts
 .PHONY: unit
 unit: ## unit tests with the race detector
 	hack/gotest.sh -race ./...
+
+.PHONY: simulate
+simulate: SCHEDULES ?= 20000
+simulate: ## random schedules against the engine (SCHEDULES=20000)
+	$(GO) test -count=1 -timeout 0 ./powersave/sim -schedules $(SCHEDULES) -v
+
+.PHONY: soak
+soak: SCHEDULES ?= 1000000
+soak: ## the same, a million of them (SCHEDULES=1000000)
+	$(GO) test -count=1 -timeout 0 ./powersave/sim -schedules $(SCHEDULES) -v
+
+.PHONY: mutants
+mutants: ## plant bugs in the engine, and see that the simulator finds each (a minute or two)
+	$(GO) test -count=1 -timeout 0 -tags mutants -run TestMutants ./powersave/sim -v
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for a moment (FUZZTIME=20000x)
