@@ -167,12 +167,12 @@ func (e *Engine) tend(n *node) {
 		return
 	case lost:
 		u.State = StatePowerDownForce
-		if mayWrite(n.slurm.Reason) || strings.HasPrefix(n.slurm.Reason, notResponding) {
+		if n.nobodys() {
 			u.Reason = hostPrefix + why
 		}
-	case why != "" && serving(state) && !state.Any(judged|NodePowerDown) && mayWrite(n.slurm.Reason):
+	case why != "" && serving(state) && !state.Any(judged|NodePowerDown) && n.nobodys():
 		u = NodeUpdate{State: StateDrain, Reason: hostPrefix + why}
-	case why == "" && drained && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|notTurning) &&
+	case why == "" && drained && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|turning) &&
 		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
 		u.State = StateResume
 	case leave && drained && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):
@@ -191,8 +191,14 @@ func (e *Engine) tend(n *node) {
 	e.tending = append(e.tending, n)
 }
 
-// notTurning are the words of a change under way, which is waited for.
-const notTurning = NodePoweringUp | NodePoweringDown | NodeRebootRequested | NodeRebootIssued
+// nobodys says that no person has written the node's reason.
+func (n *node) nobodys() bool {
+	r := n.slurm.Reason
+	return mayWrite(r) || strings.HasPrefix(r, notResponding) || strings.HasPrefix(r, timedOut)
+}
+
+// turning are the words of a change under way, which is waited for.
+const turning = NodePoweringUp | NodePoweringDown | NodeRebootRequested | NodeRebootIssued
 
 // lost says that Slurm counts on a node whose pod is gone, after a second sighting. It would find out itself after
 // SlurmdTimeout, 5 min by default, and keep the node's jobs that long.
@@ -201,7 +207,7 @@ func (e *Engine) lost(n *node, gone bool) bool {
 	switch state := n.slurm.State; {
 	case !gone:
 		c.lostAt = time.Time{}
-	case state.Any(NodeDown) && !mayWrite(n.slurm.Reason) && !strings.HasPrefix(n.slurm.Reason, notResponding): // people know more
+	case state.Any(NodeDown) && !n.nobodys(): // people know more
 	case c.lostAt.IsZero():
 		c.lostAt = e.now
 		e.reads.wantComplete(e.now)

@@ -60,9 +60,6 @@ func (w *world) mayUpdate(n *node, u powersave.NodeUpdate) {
 
 // mayForce looks at the jobs that giving back a node takes off it.
 func (w *world) mayForce(n *node) {
-	if p := w.pods[n.index]; n.serves() && (p == nil || !p.alive() || p.UID != n.uid) {
-		return // its slurmd is gone, which slurmctld has not noticed
-	}
 	if !n.flags.Any(powersave.NodePoweringUp) && w.now.Sub(n.changed) > stale && n.serves() {
 		w.breaks("takes down a node in use", "%s is %s", n.name, n.state())
 	}

@@ -378,6 +378,9 @@ func (w *world) force(n *node, byUs bool) {
 	if n.flags.Any(powersave.NodePoweringDown) {
 		return
 	}
+	if p := w.pods[n.index]; n.serves() && (p == nil || !p.alive() || p.UID != n.uid) {
+		byUs = false // its slurmd is gone, which slurmctld has not noticed: nothing is taken from anybody
+	}
 	if byUs {
 		w.mayForce(n)
 	}
