@@ -16,6 +16,9 @@ func (e *Engine) attempt(n *node) bool {
 	switch {
 	case choice.OK:
 		b.attempt, b.blamed = &choice.Attempt, false
+		if c := e.counted[n.set]; c != nil {
+			c[choice.Offering]++
+		}
 		b.problem = ""
 		return true
 	case choice.Soon:
@@ -36,12 +39,20 @@ func (e *Engine) inUse(set string) map[string]int {
 	if !limited {
 		return nil
 	}
-	count := map[string]int{}
+	count := e.counted[set]
+	if count != nil { // thousands of nodes may ask in one step
+		return count
+	}
+	count = map[string]int{}
 	for _, n := range e.nodes {
 		if n.set == set {
 			count[e.offeringOf(n)]++
 		}
 	}
+	if e.counted == nil {
+		e.counted = map[string]map[string]int{}
+	}
+	e.counted[set] = count
 	return count
 }
 

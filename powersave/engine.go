@@ -75,7 +75,8 @@ type Engine struct {
 	tending []*node                // to be updated at the end of this step
 
 	breakers Breakers
-	closed   map[string]closing // NodeSets whose powered-down nodes are to stay out of Slurm's choice
+	counted  map[string]map[string]int // what inUse counted in this step
+	closed   map[string]closing        // NodeSets whose powered-down nodes are to stay out of Slurm's choice
 	// closedRead is the complete read closed was worked out for; closedAgain asks for that once more.
 	closedRead  time.Time
 	closedAgain bool
@@ -118,7 +119,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	if now.After(e.now) {
 		e.now = now
 	}
-	e.out = nil
+	e.out, e.counted = nil, nil
 	switch ev := ev.(type) {
 	case RequestAccepted:
 		e.accept(ev.Request)

@@ -12,7 +12,14 @@ import (
 
 // BenchmarkTenThousandNodes boots 10,000 nodes for 1,000 jobs and reports the time to plan
 // the request and the mean time of every later step.
-func BenchmarkTenThousandNodes(b *testing.B) {
+func BenchmarkTenThousandNodes(b *testing.B) { bootTenThousand(b, nil) }
+
+// BenchmarkTenThousandNodesOfferings is the same with offerings that have limits.
+func BenchmarkTenThousandNodesOfferings(b *testing.B) {
+	bootTenThousand(b, []powersave.Offering{{Name: "spot", Limit: 5000}, {Name: "demand", Limit: 9000}})
+}
+
+func bootTenThousand(b *testing.B, offerings []powersave.Offering) {
 	all, err := slurmconf.ParseHostlist("n-[0-9999]")
 	if err != nil {
 		b.Fatal(err)
@@ -40,7 +47,7 @@ func BenchmarkTenThousandNodes(b *testing.B) {
 			now = now.Add(time.Millisecond)
 			return e.Step(now, ev)
 		}
-		step(powersave.NodeSetsRead{NodeSets: []powersave.NodeSet{{Name: "n", Nodes: all}}})
+		step(powersave.NodeSetsRead{NodeSets: []powersave.NodeSet{{Name: "n", Nodes: all, Offerings: offerings}}})
 		step(powersave.PodsRead{})
 		step(powersave.SlurmRead{Complete: true, Nodes: off})
 		began := time.Now()
