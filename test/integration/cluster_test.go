@@ -20,12 +20,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/generated/clientset/versioned"
+	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
 	"github.com/slurmtide/slurmtide/slurmconf"
@@ -35,9 +37,14 @@ import (
 const patience = 90 * time.Second
 
 // forEachVersion runs the test against every Slurm version, or those in $SLURM_VERSIONS. Each
-// has a stack of its own and mostly waits, so all go side by side.
+// has a stack of its own and mostly waits, so all go side by side, with other tests too.
 func forEachVersion(t *testing.T, test func(t *testing.T, version string)) {
 	t.Parallel()
+	forEachVersionAlone(t, test)
+}
+
+// forEachVersionAlone is forEachVersion for a test that leaves the machine no time for others.
+func forEachVersionAlone(t *testing.T, test func(t *testing.T, version string)) {
 	versions := stack.Versions()
 	if only := os.Getenv("SLURM_VERSIONS"); only != "" {
 		versions = strings.Fields(only)
@@ -66,6 +73,7 @@ type nodeSet struct {
 	image       string // default: the stack's
 	gres        string
 	cpus        int32
+	gated       bool // its pods stay unscheduled until ungate
 }
 
 // deploy puts up a stack and NodeSets, and takes them down when the test ends.
@@ -116,8 +124,8 @@ func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet
 	return c
 }
 
-func (c *cluster) createNodeSet(s nodeSet) {
-	c.t.Helper()
+// build makes the NodeSet, as yet only in memory.
+func (c *cluster) build(s nodeSet) *v1alpha1.NodeSet {
 	template := stack.PodTemplate(c.Options)
 	if s.image != "" {
 		template.Spec.Containers[0].Image = s.image
@@ -126,8 +134,11 @@ func (c *cluster) createNodeSet(s nodeSet) {
 	template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("20Mi"),
 	}
-	ns := &v1alpha1.NodeSet{
-		ObjectMeta: metav1.ObjectMeta{Name: s.name},
+	if s.gated {
+		template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "slurmtide.io/test"}}
+	}
+	return &v1alpha1.NodeSet{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name, Namespace: c.ns},
 		Spec: v1alpha1.NodeSetSpec{
 			ClusterRef: v1alpha1.ClusterRef{Name: c.Options.ClusterName},
 			NodeNames:  s.nodes,
@@ -135,8 +146,46 @@ func (c *cluster) createNodeSet(s nodeSet) {
 			Template:   template,
 		},
 	}
-	_, err := c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Create(c.ctx, ns, metav1.CreateOptions{})
+}
+
+func (c *cluster) createNodeSet(s nodeSet) {
+	c.t.Helper()
+	_, err := c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Create(c.ctx, c.build(s), metav1.CreateOptions{})
 	require.NoError(c.t, err)
+}
+
+// createByHand makes the pod that the bridge would make for the node, but one that is none of its business.
+func (c *cluster) createByHand(node string) {
+	c.t.Helper()
+	pod, err := pods.Build(c.build(nodeSet{name: "by-hand", nodes: node}), node, 1, "by-hand",
+		pods.PodOptions{ConfServer: c.ConfServer(), Service: stack.ServiceNodes})
+	require.NoError(c.t, err)
+	pod.Labels, pod.OwnerReferences = nil, nil
+	_, err = c.kube.CoreV1().Pods(c.ns).Create(c.ctx, pod, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+}
+
+// ungate lets the pods of gated nodes be scheduled, as soon as they exist.
+func (c *cluster) ungate(nodes string) {
+	c.t.Helper()
+	list, err := slurmconf.ParseHostlist(nodes)
+	require.NoError(c.t, err)
+	c.eventually("pods of "+nodes, func() (bool, string) {
+		pods := c.slurmdPods()
+		for node := range list.All() {
+			p, ok := pods[node]
+			if !ok {
+				return false, node + " has none"
+			}
+			if len(p.Spec.SchedulingGates) == 0 {
+				continue
+			}
+			_, err := c.kube.CoreV1().Pods(c.ns).Patch(c.ctx, node, types.JSONPatchType,
+				[]byte(`[{"op":"remove","path":"/spec/schedulingGates"}]`), metav1.PatchOptions{})
+			require.NoError(c.t, err)
+		}
+		return true, ""
+	})
 }
 
 // slurm runs a client program as SlurmUser and returns what it printed.
@@ -164,7 +213,13 @@ func (c *cluster) sbatch(script string, options ...string) string {
 // eventually waits until ok reports true; it fails with what ok said last.
 func (c *cluster) eventually(what string, ok func() (bool, string)) {
 	c.t.Helper()
-	deadline := time.Now().Add(patience)
+	c.within(patience, 200*time.Millisecond, what, ok)
+}
+
+// within is eventually for what may take longer, or costs more to look at.
+func (c *cluster) within(limit, pause time.Duration, what string, ok func() (bool, string)) {
+	c.t.Helper()
+	deadline := time.Now().Add(limit)
 	for {
 		done, said := ok()
 		if done {
@@ -173,7 +228,7 @@ func (c *cluster) eventually(what string, ok func() (bool, string)) {
 		if time.Now().After(deadline) {
 			require.FailNow(c.t, "waiting for "+what, "last seen: %s", said)
 		}
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
@@ -239,6 +294,26 @@ func (c *cluster) slurmdPods() map[string]corev1.Pod {
 		pods[p.Name] = p
 	}
 	return pods
+}
+
+// restartSlurmctld ends slurmctld the way an administrator does and waits until it serves again.
+// Killed, it forgets what it has not saved yet (every 5 s): that would be a test of Slurm.
+func (c *cluster) restartSlurmctld() {
+	c.t.Helper()
+	restarts := func() int32 {
+		pod, err := c.kube.CoreV1().Pods(c.ns).Get(c.ctx, "slurmctld-0", metav1.GetOptions{})
+		require.NoError(c.t, err)
+		for _, s := range pod.Status.ContainerStatuses {
+			if s.Name == stack.ContainerSlurmctld {
+				return s.RestartCount
+			}
+		}
+		return 0
+	}
+	before := restarts()
+	require.NoError(c.t, c.Signal(c.ctx, "TERM", stack.ContainerSlurmctld))
+	c.eventually("slurmctld to end", func() (bool, string) { return restarts() > before, "" })
+	require.NoError(c.t, c.WaitReady(c.ctx))
 }
 
 // status asks the bridge, the way people do.

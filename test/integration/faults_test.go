@@ -5,9 +5,7 @@ package integration
 import (
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
@@ -57,9 +55,7 @@ func TestRestarts(t *testing.T) {
 				state := c.jobField(id, "JobState")
 				return state == "CONFIGURING" || state == "RUNNING", state
 			})
-			// Killed, slurmctld forgets what it has not saved yet (every 5 s): that would be a test of Slurm.
-			require.NoError(t, c.Signal(c.ctx, "TERM", stack.ContainerSlurmctld))
-			require.NoError(t, c.WaitReady(c.ctx))
+			c.restartSlurmctld()
 			c.waitJob(id, "COMPLETED")
 			c.waitZero("cpu-[0-9]")
 		})
@@ -92,49 +88,5 @@ func TestBootsThatFail(t *testing.T) {
 			return !left, ""
 		})
 		c.waitZero("cpu-[0-3]")
-	})
-}
-
-// The start gate never holds up or fails a job.
-func TestStartGate(t *testing.T) {
-	forEachVersion(t, func(t *testing.T, version string) {
-		c := deploy(t, "gate", version, stack.Options{Gate: true,
-			SlurmtideConf:  "GateChain=/bin/touch /var/spool/slurmtide/chained\n",
-			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-3] Default=YES", "PartitionName=bad Nodes=bad-0"},
-		}, nodeSet{name: "cpu", nodes: "cpu-[0-3]"}, nodeSet{name: "bad", nodes: "bad-0", image: "slurmtide/none:such"})
-
-		t.Run("a site's own prolog runs too", func(t *testing.T) {
-			c.t = t
-			c.waitJob(c.sbatch("true"), "COMPLETED")
-			c.slurm("ls", "/var/spool/slurmtide/chained")
-		})
-		t.Run("nodes that are up", func(t *testing.T) {
-			c.t = t
-			c.waitJob(c.sbatch("sleep 1", "--nodelist=cpu-0"), "COMPLETED")
-			began := time.Now()
-			c.waitJob(c.sbatch("true", "--nodelist=cpu-0"), "COMPLETED")
-			assert.Less(t, time.Since(began), 5*time.Second)
-		})
-		t.Run("job cancelled while it waits", func(t *testing.T) {
-			c.t = t
-			id := c.sbatch("true", "-p", "bad")
-			c.eventually("the gate to wait", func() (bool, string) { return c.status().Engine.Gates == 1, "" })
-			c.slurm("scancel", id)
-			c.waitJob(id, "CANCELLED")
-			c.eventually("the gate to go", func() (bool, string) { return c.status().Engine.Gates == 0, "" })
-		})
-		t.Run("bridge killed while jobs wait", func(t *testing.T) {
-			c.t = t
-			c.waitZero("cpu-[0-3]")
-			var ids []string
-			for range 4 {
-				ids = append(ids, c.sbatch("true", "-N1", "--exclusive"))
-			}
-			c.eventually("the gates to wait", func() (bool, string) { return c.status().Engine.Gates > 0, "" })
-			require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
-			for _, id := range ids {
-				c.waitJob(id, "COMPLETED")
-			}
-		})
 	})
 }
