@@ -90,10 +90,27 @@ func objects(o Options, conf map[string]string, k keys) []runtime.Object {
 			&rbacv1.RoleBinding{
 				ObjectMeta: meta(bridgeAccount),
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: bridgeAccount},
-				Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: bridgeAccount, Namespace: o.Namespace}},
+				Subjects:   bridgeSubject(o),
+			},
+			&rbacv1.ClusterRole{ObjectMeta: clusterMeta(o), Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "watch"}},
+			}},
+			&rbacv1.ClusterRoleBinding{
+				ObjectMeta: clusterMeta(o),
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterMeta(o).Name},
+				Subjects:   bridgeSubject(o),
 			})
 	}
 	return append(list, statefulSet(o, meta(serviceSlurmctld)))
+}
+
+func bridgeSubject(o Options) []rbacv1.Subject {
+	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: bridgeAccount, Namespace: o.Namespace}}
+}
+
+// clusterMeta is of what belongs to the stack and to no namespace.
+func clusterMeta(o Options) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: "slurmtide-" + bridgeAccount + "-" + o.Namespace, Labels: componentLabels}
 }
 
 // headless services let clients see the pod's own address: slurmctld takes a node's address from the connection, and no
@@ -104,7 +121,7 @@ func headless(meta metav1.ObjectMeta, selector map[string]string, ports ...corev
 	}}
 }
 
-// bridgeRules are all the bridge may do, in its namespace. It also asks what it may do (selfsubjectaccessreviews), which is
+// bridgeRules are all the bridge may do, in its namespace; outside it may look at hosts. It also asks what it may do (selfsubjectaccessreviews), which is
 // outside namespaces and which Kubernetes allows every account.
 func bridgeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{

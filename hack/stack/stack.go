@@ -83,6 +83,15 @@ func (s *Stack) Delete(ctx context.Context) error {
 	if ns.Labels[labelStack] == "" {
 		return fmt.Errorf("namespace %s was not made by this package (label %s is missing); delete it by hand", s.Options.Namespace, labelStack)
 	}
+	name := clusterMeta(s.Options).Name
+	for _, err := range []error{
+		s.kube.RbacV1().ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{}),
+		s.kube.RbacV1().ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{}),
+	} {
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting cluster role %s: %w", name, err)
+		}
+	}
 	// The pods first and at once: nobody needs slurmctld's goodbye, and the namespace controller is in no hurry.
 	if err := s.kube.CoreV1().Pods(s.Options.Namespace).DeleteCollection(ctx,
 		metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}, metav1.ListOptions{}); err != nil {
@@ -120,6 +129,14 @@ func (s *Stack) create(ctx context.Context, obj runtime.Object) error {
 		_, err = s.kube.RbacV1().Roles(ns).Create(ctx, obj, opts)
 	case *rbacv1.RoleBinding:
 		_, err = s.kube.RbacV1().RoleBindings(ns).Create(ctx, obj, opts)
+	case *rbacv1.ClusterRole:
+		if _, err = s.kube.RbacV1().ClusterRoles().Create(ctx, obj, opts); apierrors.IsAlreadyExists(err) {
+			err = nil // of a stack whose namespace was deleted by hand
+		}
+	case *rbacv1.ClusterRoleBinding:
+		if _, err = s.kube.RbacV1().ClusterRoleBindings().Create(ctx, obj, opts); apierrors.IsAlreadyExists(err) {
+			err = nil
+		}
 	case *appsv1.StatefulSet:
 		_, err = s.kube.AppsV1().StatefulSets(ns).Create(ctx, obj, opts)
 	default:

@@ -29,6 +29,11 @@ func Rights() []Right {
 	}
 }
 
+// ClusterRights are those outside the namespace. Without them Run works on, see Handler.HostsUnread.
+func ClusterRights() []Right {
+	return []Right{{Resource: hostResource, Verbs: []string{"list", "watch"}}}
+}
+
 // CheckAccess asks the API server about every right in Rights and returns one error that names all that
 // are missing. A Transient error means that it could not be asked.
 func (c *Client) CheckAccess(ctx context.Context) error {

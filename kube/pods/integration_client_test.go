@@ -75,6 +75,9 @@ func (h *channels) NodeSets(s []powersave.NodeSet) { h.sets <- s }
 func (h *channels) PodsSynced(p []powersave.Pod)   { h.synced <- p }
 func (h *channels) Pod(p powersave.Pod)            { h.pods <- p }
 func (h *channels) PodGone(node, uid string)       { h.gone <- node + "/" + uid }
+func (h *channels) HostsSynced([]powersave.Host)   {}
+func (h *channels) Host(powersave.Host)            {}
+func (h *channels) HostsUnread(error)              {}
 
 func next[T any](t *testing.T, from <-chan T, what string) T {
 	t.Helper()

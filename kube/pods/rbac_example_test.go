@@ -16,18 +16,26 @@ func TestRBACExample(t *testing.T) {
 	text, err := os.ReadFile("../../docs/examples/rbac.yaml")
 	require.NoError(t, err)
 	var role rbacv1.Role
+	var clusterRole rbacv1.ClusterRole
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		if strings.Contains(document, "\nkind: Role\n") {
+		switch {
+		case strings.Contains(document, "\nkind: Role\n"):
 			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &role))
+		case strings.Contains(document, "\nkind: ClusterRole\n"):
+			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &clusterRole))
 		}
 	}
-	var want []rbacv1.PolicyRule
-	for _, r := range Rights() {
+	assert.Equal(t, rules(Rights()), role.Rules)
+	assert.Equal(t, rules(ClusterRights()), clusterRole.Rules)
+}
+
+func rules(rights []Right) (want []rbacv1.PolicyRule) {
+	for _, r := range rights {
 		resource := r.Resource
 		if r.Subresource != "" {
 			resource += "/" + r.Subresource
 		}
 		want = append(want, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, Verbs: r.Verbs})
 	}
-	assert.Equal(t, want, role.Rules)
+	return want
 }

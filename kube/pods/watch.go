@@ -33,6 +33,12 @@ type Handler interface {
 	// PodGone says that the pod with this UID exists no longer. It is certain: it comes from a deletion
 	// seen or from a complete list without the pod.
 	PodGone(node, uid string)
+	// HostsSynced is called once, after PodsSynced, with every Kubernetes node, before any Host.
+	HostsSynced([]powersave.Host)
+	// Host says that a Kubernetes node has got into or out of trouble.
+	Host(powersave.Host)
+	// HostsUnread says why Kubernetes nodes may not be read. All else works without.
+	HostsUnread(error)
 }
 
 // Health says how well the Client sees Kubernetes.
@@ -121,6 +127,11 @@ func (c *Client) Run(ctx context.Context, h Handler) error {
 			return nil
 		}
 	}
+	running.Go(func() {
+		if err := w.watchHosts(ctx); err != nil {
+			c.log.Error("watching hosts", "error", err)
+		}
+	})
 	// Events come last: those of pods that are known can be told from the others.
 	w.eventController().RunWithContext(ctx)
 	return nil
@@ -142,6 +153,7 @@ type watcher struct {
 	version       string // of the NodeSets last handed over
 	pods          map[string]podSeen
 	stories       *stories
+	hosts         hosts
 	deaf          bool             // events may not be read
 	failing       map[string]error // by right, as in "watch pods"
 }
@@ -150,10 +162,11 @@ type watcher struct {
 type podSeen struct {
 	observed, told powersave.Pod
 	sandboxReady   bool
+	tolerations    []corev1.Toleration
 }
 
 func newWatcher(c *Client, h Handler) *watcher {
-	return &watcher{client: c, handler: h, pods: map[string]podSeen{}, stories: newStories(), failing: map[string]error{}}
+	return &watcher{client: c, handler: h, pods: map[string]podSeen{}, stories: newStories(), hosts: hosts{seen: map[string]*hostSeen{}}, failing: map[string]error{}}
 }
 
 func (w *watcher) podSource() cache.ListerWatcher {
@@ -201,8 +214,12 @@ func (w *watcher) contact(ctx context.Context, verb, resource string, o metav1.L
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if resource == eventResource {
+	switch resource {
+	case eventResource:
 		w.eventsRead(verb, err)
+		return
+	case hostResource:
+		w.hostsRead(verb, err)
 		return
 	}
 	before := len(w.failing)
@@ -247,7 +264,7 @@ func (w *watcher) podChanged(obj any) {
 		return
 	}
 	w.newsReceived()
-	seen := podSeen{observed: Observe(pod), sandboxReady: sandboxReady(pod)}
+	seen := podSeen{observed: Observe(pod), sandboxReady: sandboxReady(pod), tolerations: pod.Spec.Tolerations}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old, known := w.pods[pod.Name]
@@ -257,6 +274,9 @@ func (w *watcher) podChanged(obj any) {
 	}
 	w.stories.adopt(seen.observed.UID)
 	w.tell(seen)
+	if seen.observed.Host != old.observed.Host {
+		w.reviewHost(seen.observed.Host)
+	}
 }
 
 // tell hands over a pod, with what events tell of it, if there is news.
@@ -375,7 +395,7 @@ func slimPod(obj any) (any, error) {
 			Labels:      pick(m.Labels, v1alpha1.LabelCluster, v1alpha1.LabelNodeSet, v1alpha1.LabelOffering),
 			Annotations: pick(m.Annotations, v1alpha1.AnnotationGeneration, v1alpha1.AnnotationRequest),
 		},
-		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations},
 		Status: corev1.PodStatus{
 			Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, Conditions: pod.Status.Conditions,
 			InitContainerStatuses: pod.Status.InitContainerStatuses, ContainerStatuses: pod.Status.ContainerStatuses,

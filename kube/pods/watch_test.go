@@ -57,6 +57,15 @@ func (r *record) PodsSynced(all []powersave.Pod) {
 func (r *record) Pod(p powersave.Pod)      { r.add("pod %s/%s %s", p.Node, p.UID, p.Phase) }
 func (r *record) PodGone(node, uid string) { r.add("gone %s/%s", node, uid) }
 
+func (r *record) HostsUnread(err error) { r.add("hosts unread: %v", err) }
+func (r *record) Host(h powersave.Host) { r.add("host %s %s", h.Name, h.Trouble) }
+
+func (r *record) HostsSynced(all []powersave.Host) {
+	if len(all) > 0 {
+		r.add("hosts %v", all)
+	}
+}
+
 func (r *record) take() []string {
 	calls := r.calls
 	r.calls = nil
@@ -88,9 +97,10 @@ func runningWith(t *testing.T, prepare func(*kubefake.Clientset), play scene, o 
 		kube, tide := kubefake.NewClientset(), tidefake.NewSimpleClientset()
 		prepare(kube)
 		for _, obj := range objects {
-			if _, ok := obj.(*corev1.Pod); ok {
+			switch obj.(type) {
+			case *corev1.Pod, *corev1.Node:
 				require.NoError(t, kube.Tracker().Add(obj))
-			} else {
+			default:
 				require.NoError(t, tide.Tracker().Add(obj))
 			}
 		}

@@ -207,6 +207,15 @@ func (b *Bridge) Pod(p powersave.Pod) { b.tell(powersave.PodSeen{Pod: p}) }
 // PodGone takes the end of a pod.
 func (b *Bridge) PodGone(node, uid string) { b.tell(powersave.PodGone{Node: node, UID: uid}) }
 
+// HostsSynced takes the complete list of hosts.
+func (b *Bridge) HostsSynced(hosts []powersave.Host) { b.tell(powersave.HostsRead{Hosts: hosts}) }
+
+// Host takes the newest state of a host.
+func (b *Bridge) Host(h powersave.Host) { b.tell(powersave.HostSeen{Host: h}) }
+
+// HostsUnread takes why hosts may not be read.
+func (b *Bridge) HostsUnread(err error) { b.tell(powersave.HostsUnread{Err: err.Error()}) }
+
 // WatchError takes why the API server cannot be read; nil: it can again.
 func (b *Bridge) WatchError(err error) {
 	text := ""
