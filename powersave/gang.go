@@ -266,6 +266,7 @@ func (e *Engine) sendReleases() {
 			u.Reason = ReasonPrefix + n.boot.release.reason
 		}
 		updates = merge(updates, u, n.name)
+		n.forces++
 	}
 	e.releasing = nil
 	for _, u := range updates {
@@ -275,7 +276,11 @@ func (e *Engine) sendReleases() {
 
 // released takes in the answer to an update of sendReleases.
 func (e *Engine) released(n *node, err string) {
+	n.forces = max(0, n.forces-1)
 	b := n.boot
+	if n.forces > 0 { // the answer to an earlier one, which SuspendProgram has overtaken
+		return
+	}
 	if b == nil || b.release == nil || !b.release.updating {
 		return
 	}

@@ -29,6 +29,7 @@ type node struct {
 	delTries int
 	delRetry time.Time
 	creating bool // CreatePod is not answered yet
+	forces   int  // updates of sendReleases that are not answered yet
 	closing  bool // an update of closeSets is under way
 	care     care
 	believe  int    // only reads asked for after this many tell the truth: slurmctld has changed the node since
@@ -291,6 +292,7 @@ func (e *Engine) decide(n *node) {
 		e.decideSettled(n)
 	}
 	e.tend(n)
+	e.mark(n)
 }
 
 func (e *Engine) decideBoot(n *node) {
@@ -358,7 +360,7 @@ func (e *Engine) decideBoot(n *node) {
 		b.problem = strings.TrimSpace(n.pod.Reason + " " + n.pod.Message)
 		e.note(Warn, n, b.request(), "pod failed: "+b.problem)
 		e.delete(n, "pod failed: "+n.pod.Reason)
-	case booting && b.repeated && b.times.Running.Before(b.accepted) && !b.times.Running.IsZero() &&
+	case booting && b.repeated && !b.times.Running.After(b.accepted) && !b.times.Running.IsZero() &&
 		n.readAt.Sub(b.accepted) >= e.cfg.RegisterGrace:
 		e.delete(n, "slurmd started before the node was powered up again")
 	default:
@@ -411,7 +413,7 @@ func (e *Engine) create(n *node) {
 	}
 	c := CreatePod{Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Offering: b.attempt.Offering}
 	if len(n.jobs) > 0 {
-		c.Job = n.jobs[0]
+		c.Job, c.Busy = n.jobs[0], true
 	}
 	e.do(c)
 }
