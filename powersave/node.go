@@ -292,7 +292,6 @@ func (e *Engine) decide(n *node) {
 		e.decideSettled(n)
 	}
 	e.tend(n)
-	e.mark(n)
 }
 
 func (e *Engine) decideBoot(n *node) {
@@ -413,7 +412,7 @@ func (e *Engine) create(n *node) {
 	}
 	c := CreatePod{Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Offering: b.attempt.Offering}
 	if len(n.jobs) > 0 {
-		c.Job, c.Busy = n.jobs[0], true
+		c.Job = n.jobs[0]
 	}
 	e.do(c)
 }
