@@ -1,0 +1,104 @@
+//go:build integration
+
+package integration
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slurmtide/slurmtide/hack/stack"
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// Jobs keep off a host that is to be emptied and run on where they are; a pod that somebody takes away costs no job.
+// It runs before the tests that run side by side: all share the one host.
+func TestHostTrouble(t *testing.T) {
+	var oneByOne sync.Mutex
+	forEachVersionAlone(t, func(t *testing.T, version string) {
+		oneByOne.Lock()
+		defer oneByOne.Unlock()
+		c := deploy(t, "hosts", version, stack.Options{Gate: true, SuspendTime: 600}, nodeSet{name: "cpu", nodes: "cpu-[0-3]"})
+		reason := func(node string) string {
+			_, after, _ := strings.Cut(c.slurm("scontrol", "--oneliner", "show", "node", node), " Reason=")
+			return after
+		}
+		t.Run("cordoned", func(t *testing.T) {
+			c.t = t
+			id := c.sbatch("sleep 15", "--nodelist=cpu-0")
+			c.waitJob(id, "RUNNING")
+			host := c.slurmdPods()["cpu-0"].Spec.NodeName
+			c.cordon(host, true)
+			began := time.Now()
+			c.waitNodes("cpu-0", powersave.NodeDrain, 0)
+			t.Logf("drained after %s", time.Since(began).Round(10*time.Millisecond))
+			assert.Contains(t, reason("cpu-0"), "slurmtide: host: "+host+" is cordoned")
+			assert.Equal(t, "RUNNING", c.jobField(id, "JobState"))
+			c.cordon(host, false)
+			c.waitNodes("cpu-0", 0, powersave.NodeDrain)
+			c.waitJob(id, "COMPLETED")
+			assert.Equal(t, "0", c.jobField(id, "Restarts"))
+
+			c.waitNodes("cpu-0", powersave.NodeIdle, 0)
+			c.cordon(host, true)
+			c.waitZero("cpu-0")
+			c.cordon(host, false)
+			c.waitNodes("cpu-0", powersave.NodePoweredDown, powersave.NodeDrain)
+		})
+		t.Run("pod of an idle node deleted", func(t *testing.T) {
+			c.t = t
+			c.waitJob(c.sbatch("true", "--nodelist=cpu-1"), "COMPLETED")
+			c.waitNodes("cpu-1", powersave.NodeIdle, powersave.NodeCompleting)
+			c.deletePod("cpu-1")
+			c.waitZero("cpu-1")
+			c.waitNodes("cpu-1", powersave.NodePoweredDown, powersave.NodeDrain)
+			c.waitJob(c.sbatch("true", "--nodelist=cpu-1"), "COMPLETED")
+		})
+		t.Run("pod of a busy node deleted", func(t *testing.T) {
+			c.t = t
+			id := c.sbatch(`[ -n "$SLURM_RESTART_COUNT" ] || sleep 600`, "--nodelist=cpu-2", "--requeue")
+			c.waitJob(id, "RUNNING")
+			began := time.Now()
+			c.deletePod("cpu-2")
+			c.eventually("job "+id+" to be requeued", func() (bool, string) {
+				restarts, _ := strconv.Atoi(c.jobField(id, "Restarts"))
+				return restarts > 0, c.jobField(id, "JobState")
+			})
+			t.Logf("requeued after %s", time.Since(began).Round(time.Second))
+			c.waitJob(id, "COMPLETED")
+			t.Logf("done again after %s", time.Since(began).Round(time.Second))
+			c.waitNodes("cpu-2", powersave.NodeIdle, powersave.NodeDrain)
+		})
+		c.t = t
+		c.slurm("scontrol", "update", "nodename=cpu-[0-3]", "state=power_down")
+		c.waitZero("cpu-[0-3]")
+		c.waitNodes("cpu-[0-3]", powersave.NodePoweredDown, powersave.NodeDrain|powersave.NodeDown)
+		assert.False(t, slices.ContainsFunc(c.status().Engine.Notes, func(n powersave.Note) bool {
+			return strings.Contains(n.Text, "hosts cannot be read")
+		}))
+	})
+}
+
+// cordon makes the host take no more pods, as kubectl cordon does, or takes that back, also when the test ends.
+func (c *cluster) cordon(host string, yes bool) {
+	c.t.Helper()
+	patch := []byte(`{"spec":{"unschedulable":` + strconv.FormatBool(yes) + `}}`)
+	_, err := c.kube.CoreV1().Nodes().Patch(c.ctx, host, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(c.t, err)
+	if yes {
+		c.t.Cleanup(func() { c.cordon(host, false) })
+	}
+}
+
+func (c *cluster) deletePod(name string) {
+	c.t.Helper()
+	require.NoError(c.t, c.kube.CoreV1().Pods(c.ns).Delete(c.ctx, name, metav1.DeleteOptions{}))
+}
