@@ -26,6 +26,9 @@
 //   - A requeued job waits as "Cleaning" while its PrologSlurmctld still runs, and nothing
 //     ends that but itself. slurmctld sets a begin time of now and cred_expire or requeue_delay,
 //     unless there is a later one.
+//   - power_down_force wants all nodes in one update, and no power program that ended in the
+//     second before: then slurmctld pings nodes that never came up, and with Debian's
+//     packages spends 10 s, locked, on a name that does not resolve (slurmscriptd.c, ping_nodes.c).
 //   - slurmrestd has no notify. scontrol notify reaches a waiting srun or salloc; for a batch
 //     job without nodes the admin comment is the place.
 package slurmrest
