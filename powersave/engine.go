@@ -157,6 +157,8 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		e.seeHost(ev.Host)
 	case HostsUnread:
 		e.note(Warn, nil, "", "hosts cannot be read, nodes on cordoned or failing hosts are not drained: "+ev.Err)
+	case PodMarked:
+		e.podMarked(ev)
 	case GateOpened:
 		e.openGate(ev)
 	case GateClosed:

@@ -146,7 +146,7 @@ type CreatePod struct {
 	Generation    int64
 	Request       string // the request that began the boot; empty when found by reconciling
 	Offering      string // "" when the NodeSet has none
-	Job           uint32 // the job it is for: its pods want to be near each other; 0: none
+	Job           uint32 // the job it is for: its pods want to be near each other, and are busy from the start; 0: none
 	Room          string // name of the Room that was made for it; "" for none
 }
 

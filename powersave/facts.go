@@ -200,6 +200,7 @@ type Pod struct {
 	ScaleUp time.Time
 	// Offering the pod was made for; "" if the NodeSet has none.
 	Offering string
+	Busy     bool // label; jobs may be on it
 }
 
 // BootStrategy says what becomes of a job that cannot get all its nodes (spec.boot.strategy).

@@ -53,12 +53,12 @@ func (t hostTrouble) silent() bool { return t.what == HostNotReady || t.what == 
 
 // care is what is done for a node whose host or pod is in trouble.
 type care struct {
-	served   bool        // a pod of ours has served the node since it was powered up
-	lostAt   time.Time   // when it was first found without one
-	update   *NodeUpdate // under way
-	retryAt  time.Time
-	marking  string // UID of the pod that is being marked
-	markNext time.Time
+	served  bool        // a pod of ours has served the node since it was powered up
+	lostAt  time.Time   // when it was first found without one
+	update  *NodeUpdate // under way
+	retryAt time.Time
+	marking string    // UID of the pod that is being marked
+	markAt  time.Time // when it may be tried again
 }
 
 func (e *Engine) readHosts(hosts []Host) {

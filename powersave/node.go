@@ -292,6 +292,7 @@ func (e *Engine) decide(n *node) {
 		e.decideSettled(n)
 	}
 	e.tend(n)
+	e.mark(n)
 }
 
 func (e *Engine) decideBoot(n *node) {

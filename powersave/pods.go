@@ -64,7 +64,7 @@ func (e *Engine) podCreated(ev PodCreated) {
 		b.tries, b.createTrouble = 0, TroubleNone
 	}
 	if n.pod == nil {
-		p := Pod{Node: ev.Node, NodeSet: n.set, UID: ev.UID, Generation: ev.Generation, Phase: PodPending, Created: e.now}
+		p := Pod{Node: ev.Node, NodeSet: n.set, UID: ev.UID, Generation: ev.Generation, Phase: PodPending, Created: e.now, Busy: len(n.jobs) > 0}
 		if n.boot != nil && n.boot.attempt != nil {
 			p.Offering = n.boot.attempt.Offering
 		}

@@ -41,6 +41,7 @@ type player struct {
 	asked  bool // a read of Slurm is under way
 	// reasons of the newest update of each kind, for the answers
 	reasons map[powersave.StateChange]string
+	marks   bool            // MarkPod is shown
 }
 
 func play(t *testing.T, script string) string {
@@ -78,6 +79,9 @@ func (p *player) run(f []string) []string {
 		return append([]string{"at " + p.now.Sub(epoch).String()}, p.step(powersave.Tick{})...)
 	case "status":
 		return p.status()
+	case "marks":
+		p.marks = true
+		return nil
 	case "slurm", "slurm-failed":
 		// An answer needs a question: let time pass until the engine asks.
 		var out []string
@@ -180,6 +184,8 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		return powersave.SlurmReadFailed{Err: strings.Join(args, " ")}
 	case "created":
 		return powersave.PodCreated{Node: args[0], UID: args[1], Generation: p.int(args[2])}
+	case "marked":
+		return powersave.PodMarked{MarkPod: powersave.MarkPod{Node: args[0], UID: args[1], Busy: args[2] == "busy"}, Err: strings.Join(args[3:], " ")}
 	case "create-failed":
 		return powersave.PodCreateFailed{Node: args[0], Generation: p.int(args[1]), Permanent: args[2] == "permanent", Err: strings.Join(args[2:], " ")}
 	case "create-exists":
@@ -245,6 +251,10 @@ func (p *player) step(ev powersave.Event) []string {
 		case powersave.ReadSlurm:
 			require.False(p.t, p.asked, "two reads at once")
 			p.asked = true
+		case powersave.MarkPod:
+			if !p.marks {
+				continue
+			}
 		case powersave.UpdateNodes:
 			p.reasons[a.Update.State] = a.Update.Reason
 		}
@@ -263,6 +273,8 @@ func describe(a powersave.Action) string {
 		return s
 	case powersave.DeletePod:
 		return fmt.Sprintf("delete %s uid=%s: %s", a.Node, a.UID, a.Why)
+	case powersave.MarkPod:
+		return fmt.Sprintf("mark %s uid=%s busy=%v", a.Node, a.UID, a.Busy)
 	case powersave.UpdateNodes:
 		s := "update " + slurmconf.CompressHostlist(a.Update.Nodes)
 		if a.Update.State != powersave.StateNone {
@@ -335,6 +347,10 @@ func (p *player) pod(f []string) powersave.Pod {
 	for _, more := range f[min(len(f), 6):] {
 		if offering, ok := strings.CutPrefix(more, "on="); ok {
 			pod.Offering = offering
+			continue
+		}
+		if more == "busy" {
+			pod.Busy = true
 			continue
 		}
 		if host, ok := strings.CutPrefix(more, "host="); ok {

@@ -125,9 +125,10 @@ func headless(meta metav1.ObjectMeta, selector map[string]string, ports ...corev
 // outside namespaces and which Kubernetes allows every account.
 func bridgeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "create", "delete"}},
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "create", "delete", "patch"}},
 		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodesets"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodesets/status"}, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"create", "get", "patch"}},
 		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"list", "watch", "create", "patch"}},
 	}
 }

@@ -21,11 +21,12 @@ type Right struct {
 // Rights returns all rights a Client needs in its namespace, for CheckAccess and for the chart's Role.
 func Rights() []Right {
 	return []Right{
-		{Resource: "pods", Verbs: []string{"create", "delete", "get", "list", "watch"}},
+		{Resource: "pods", Verbs: []string{"create", "delete", "get", "list", "patch", "watch"}},
 		{Group: v1alpha1.GroupName, Resource: "nodesets", Verbs: []string{"list", "watch"}},
 		{Group: v1alpha1.GroupName, Resource: "nodesets", Subresource: "status", Verbs: []string{"patch"}},
 		{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
-		{Resource: eventResource, Verbs: []string{"list", "watch"}}, // Run works without, and then knows less of why a pod does not start
+		{Resource: eventResource, Verbs: []string{"list", "watch"}},                                    // Run works without, and then knows less of why a pod does not start
+		{Group: "policy", Resource: "poddisruptionbudgets", Verbs: []string{"create", "get", "patch"}}, // the same
 	}
 }
 

@@ -29,6 +29,7 @@ func place(pod *corev1.Pod, ns *v1alpha1.NodeSet, o PodOptions) error {
 	}
 	if o.Job != 0 {
 		pod.Labels[v1alpha1.LabelJob] = strconv.FormatUint(uint64(o.Job), 10)
+		pod.Labels[v1alpha1.LabelBusy] = busy
 		if boot := ns.Spec.Boot; boot != nil && boot.TopologyKey != "" {
 			nearJob(spec, boot, pod.Labels)
 		}

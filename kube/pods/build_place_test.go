@@ -55,11 +55,11 @@ func TestBuildPlaces(t *testing.T) {
 			options: PodOptions{Offering: "reserved"}, wantErr: `NodeSet cpu: spec.offerings has no "reserved" (any more)`,
 		},
 		"job": {
-			boot: &v1alpha1.BootPolicy{}, options: PodOptions{Job: 4711}, wantLabels: map[string]string{"slurmtide.io/job": "4711"},
+			boot: &v1alpha1.BootPolicy{}, options: PodOptions{Job: 4711}, wantLabels: map[string]string{"slurmtide.io/job": "4711", "slurmtide.io/busy": "true"},
 		},
 		"job in one domain if possible": {
 			boot: &v1alpha1.BootPolicy{TopologyKey: "zone"}, options: PodOptions{Job: 4711},
-			wantLabels: map[string]string{"slurmtide.io/job": "4711"},
+			wantLabels: map[string]string{"slurmtide.io/job": "4711", "slurmtide.io/busy": "true"},
 			wantAffinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
 				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 100, PodAffinityTerm: near}},
 			}},
@@ -72,7 +72,7 @@ func TestBuildPlaces(t *testing.T) {
 					PodAffinity:  &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{templates}},
 				}
 			},
-			wantLabels: map[string]string{"slurmtide.io/job": "4711"},
+			wantLabels: map[string]string{"slurmtide.io/job": "4711", "slurmtide.io/busy": "true"},
 			wantAffinity: &corev1.Affinity{
 				NodeAffinity: &corev1.NodeAffinity{},
 				PodAffinity:  &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{templates, near}},

@@ -61,6 +61,7 @@ type Client struct {
 	running  bool
 	nodeSets cache.Store // of *v1alpha1.NodeSet; nil until they have been read
 	written  map[string]statusKey
+	budgets  map[string]budgetMade // by NodeSet
 	health   Health
 	recorder events.EventRecorder // nil unless Run
 }
@@ -115,6 +116,7 @@ func newClient(kube kubernetes.Interface, tide versioned.Interface, namespace, c
 	return &Client{
 		kube: kube, tide: tide, namespace: namespace, opts: o, log: o.Log,
 		written: map[string]statusKey{},
+		budgets: map[string]budgetMade{},
 	}
 }
 
@@ -129,6 +131,9 @@ func (c *Client) Create(ctx context.Context, a powersave.CreatePod) (uid string,
 	if missing != nil {
 		missing.Doing = doing
 		return "", missing
+	}
+	if a.Job != 0 {
+		c.protect(ctx, a.NodeSet)
 	}
 	o := c.opts.PodOptions
 	o.Offering, o.Job, o.ProvisioningRequest = a.Offering, a.Job, a.Room

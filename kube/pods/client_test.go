@@ -301,7 +301,8 @@ func TestCheckAccess(t *testing.T) {
 	})
 	require.NoError(t, c.CheckAccess(t.Context()))
 	assert.Equal(t, map[string]bool{
-		"create pods": true, "delete pods": true, "get pods": true, "list pods": true, "watch pods": true,
+		"create pods": true, "delete pods": true, "get pods": true, "list pods": true, "watch pods": true, "patch pods": true,
+		"create poddisruptionbudgets.policy": true, "get poddisruptionbudgets.policy": true, "patch poddisruptionbudgets.policy": true,
 		"list nodesets.slurmtide.io": true, "watch nodesets.slurmtide.io": true, "patch nodesets.slurmtide.io/status": true,
 		"create events.events.k8s.io": true, "patch events.events.k8s.io": true, "list events": true, "watch events": true,
 	}, asked)

@@ -35,6 +35,7 @@ func Observe(p *corev1.Pod) powersave.Pod {
 		Request:    p.Annotations[v1alpha1.AnnotationRequest],
 		Host:       p.Spec.NodeName,
 		Created:    p.CreationTimestamp.Time,
+		Busy:       p.Labels[v1alpha1.LabelBusy] == busy,
 	}
 	ph, v := phase(p)
 	seen.Phase = ph

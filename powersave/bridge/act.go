@@ -35,6 +35,15 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 			case <-ctx.Done():
 			}
 		})
+	case powersave.MarkPod:
+		b.calls.Go(func() {
+			select {
+			case b.marks <- struct{}{}:
+				b.tell(b.mark(ctx, a))
+				<-b.marks
+			case <-ctx.Done():
+			}
+		})
 	case powersave.UpdateNodes:
 		b.calls.Go(func() { b.tell(b.update(ctx, a)) })
 	case powersave.ReadSlurm:
@@ -101,6 +110,17 @@ func (b *Bridge) delete(ctx context.Context, a powersave.DeletePod) powersave.Ev
 	}
 	b.Log.Info("pod deletion", "node", a.Node, "uid", a.UID, "why", a.Why, "gone", gone)
 	return powersave.PodDeleted{Node: a.Node, UID: a.UID, Gone: gone}
+}
+
+func (b *Bridge) mark(ctx context.Context, a powersave.MarkPod) powersave.Event {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := b.Kubernetes.Mark(ctx, a)
+	b.Metrics.podCall("mark", err)
+	if err != nil {
+		return powersave.PodMarked{MarkPod: a, Err: err.Error()}
+	}
+	return powersave.PodMarked{MarkPod: a}
 }
 
 func (b *Bridge) update(ctx context.Context, a powersave.UpdateNodes) powersave.Event {

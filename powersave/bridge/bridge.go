@@ -45,6 +45,8 @@ type Kubernetes interface {
 	Create(ctx context.Context, a powersave.CreatePod) (uid string, err error)
 	// Delete asks for the pod with this UID to go. gone reports that no such pod exists any more.
 	Delete(ctx context.Context, node, uid string) (gone bool, err error)
+	// Mark notes on the pod with this UID whether jobs may be on it. A pod that is gone is no error.
+	Mark(ctx context.Context, a powersave.MarkPod) error
 	// UpdateStatus writes the counts into the NodeSet's status.
 	UpdateStatus(ctx context.Context, counts powersave.NodeSetCounts) error
 	// Warn records an Event on the NodeSet, and on the pod with the UID if there is one. reason is CamelCase.
@@ -77,6 +79,9 @@ const (
 	scanTooLarge  = 10 * time.Second // a scan that takes longer is worth a warning
 )
 
+// marksAtOnce bounds the pods that are being marked at once: nobody waits for it.
+const marksAtOnce = 8
+
 // Bridge is the daemon. It implements spool.Handler.
 type Bridge struct {
 	Config
@@ -85,6 +90,7 @@ type Bridge struct {
 	poked   chan struct{}
 	creates chan struct{} // slots: slow creates must hold up nothing else
 	deletes chan struct{}
+	marks   chan struct{}
 	calls   sync.WaitGroup
 
 	// Owned by the goroutine of Run.
@@ -118,6 +124,7 @@ func New(c Config) *Bridge {
 		poked:    make(chan struct{}, 1),
 		creates:  make(chan struct{}, c.Parallel),
 		deletes:  make(chan struct{}, c.Parallel),
+		marks:    make(chan struct{}, marksAtOnce),
 		requests: map[string]bool{},
 		gates:    map[uint64]chan spool.GateReply{},
 		sent:     map[string]powersave.NodeSetCounts{},

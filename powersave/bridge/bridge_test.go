@@ -171,6 +171,16 @@ func (w *world) Delete(_ context.Context, node, uid string) (bool, error) {
 	return false, nil
 }
 
+func (w *world) Mark(_ context.Context, a powersave.MarkPod) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p, ok := w.pods[a.Node]; ok && p.UID == a.UID {
+		p.Busy = a.Busy
+		w.pods[a.Node] = p
+	}
+	return nil
+}
+
 func (w *world) UpdateStatus(_ context.Context, c powersave.NodeSetCounts) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
