@@ -41,7 +41,7 @@ type player struct {
 	asked  bool // a read of Slurm is under way
 	// reasons of the newest update of each kind, for the answers
 	reasons map[powersave.StateChange]string
-	marks   bool            // MarkPod is shown
+	marks   bool // MarkPod is shown
 }
 
 func play(t *testing.T, script string) string {

@@ -72,7 +72,7 @@ func TestHosts(t *testing.T) {
 		require.NoError(t, hosts.Delete(ctx, "h1", metav1.DeleteOptions{}))
 		synctest.Wait()
 		assert.Equal(t, []string{"host h1 " + powersave.HostGone}, r.take())
-	}, Options{}, newNodeSet("cpu", "cpu-[0-9]"), pod, cordoned, newHost("h1", gpu))
+	}, newNodeSet("cpu", "cpu-[0-9]"), pod, cordoned, newHost("h1", gpu))
 }
 
 // Without the right to read hosts all else works, and it is said once.

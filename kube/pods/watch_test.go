@@ -86,9 +86,9 @@ func newPod(name string, uid types.UID) *corev1.Pod {
 type scene func(ctx context.Context, c *Client, kube *kubefake.Clientset, tide *tidefake.Clientset, r *record)
 
 // running plays a scene while Run runs in a synctest bubble, after the given objects exist.
-func running(t *testing.T, play scene, o Options, objects ...runtime.Object) {
+func running(t *testing.T, play scene, objects ...runtime.Object) {
 	t.Helper()
-	runningWith(t, func(*kubefake.Clientset) {}, play, o, objects...)
+	runningWith(t, func(*kubefake.Clientset) {}, play, Options{}, objects...)
 }
 
 func runningWith(t *testing.T, prepare func(*kubefake.Clientset), play scene, o Options, objects ...runtime.Object) {
@@ -172,13 +172,13 @@ func TestRun(t *testing.T) {
 			"nodesets cpu=cpu-[0-19] young=cpu-[20-30]!",
 			"nodesets young=cpu-[15-30]",
 		}, r.take())
-	}, Options{}, newNodeSet("cpu", "cpu-[0-9]"), foreignSet, newPod("cpu-1", "a"), newPod("cpu-2", "b"), foreignPod)
+	}, newNodeSet("cpu", "cpu-[0-9]"), foreignSet, newPod("cpu-1", "a"), newPod("cpu-2", "b"), foreignPod)
 }
 
 func TestRunWithoutObjects(t *testing.T) {
 	running(t, func(_ context.Context, _ *Client, _ *kubefake.Clientset, _ *tidefake.Clientset, r *record) {
 		assert.Equal(t, []string{"nodesets", "synced"}, r.take(), "nothing is news as well")
-	}, Options{})
+	})
 }
 
 // A watch that broke misses events; the list after it shows another pod under an old name.
@@ -346,7 +346,7 @@ func TestEvents(t *testing.T) {
 		assert.Len(t, got, 2)
 		assert.Contains(t, got, "NodeSet cpu uid-of-nodeset BootFailed")
 		assert.Equal(t, "slurmd registered after 3 s", got["Pod cpu-1 a Registered"])
-	}, Options{}, newNodeSet("cpu", "cpu-[0-9]"))
+	}, newNodeSet("cpu", "cpu-[0-9]"))
 }
 
 func TestShorten(t *testing.T) {
