@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,10 +13,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -77,6 +81,26 @@ func TestHostTrouble(t *testing.T) {
 			t.Logf("done again after %s", time.Since(began).Round(time.Second))
 			c.waitNodes("cpu-2", powersave.NodeIdle, powersave.NodeDrain)
 		})
+		t.Run("eviction of a busy pod", func(t *testing.T) {
+			c.t = t
+			id := c.sbatch("sleep 600", "--nodelist=cpu-3")
+			c.waitJob(id, "RUNNING")
+			require.Equal(t, "true", c.slurmdPods()["cpu-3"].Labels[v1alpha1.LabelBusy])
+			c.eventually("the eviction to be refused by the budget", func() (bool, string) {
+				err := c.evict("cpu-3", metav1.DryRunAll)
+				return apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), "disruption budget"), fmt.Sprint(err)
+			})
+			require.Error(t, c.evict("cpu-3"))
+			assert.Equal(t, "RUNNING", c.jobField(id, "JobState"))
+			c.slurm("scancel", id)
+			began := time.Now()
+			c.eventually("the eviction of the idle pod", func() (bool, string) {
+				err := c.evict("cpu-3")
+				return err == nil, fmt.Sprint(err)
+			})
+			t.Logf("evicted %s after the job ended", time.Since(began).Round(time.Second))
+			c.waitZero("cpu-3")
+		})
 		c.t = t
 		c.slurm("scontrol", "update", "nodename=cpu-[0-3]", "state=power_down")
 		c.waitZero("cpu-[0-3]")
@@ -101,4 +125,11 @@ func (c *cluster) cordon(host string, yes bool) {
 func (c *cluster) deletePod(name string) {
 	c.t.Helper()
 	require.NoError(c.t, c.kube.CoreV1().Pods(c.ns).Delete(c.ctx, name, metav1.DeleteOptions{}))
+}
+
+// evict asks for the pod to go the way kubectl drain does.
+func (c *cluster) evict(name string, dryRun ...string) error {
+	return c.kube.PolicyV1().Evictions(c.ns).Evict(c.ctx, &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.ns}, DeleteOptions: &metav1.DeleteOptions{DryRun: dryRun},
+	})
 }
