@@ -64,6 +64,7 @@ func (w *world) create(a powersave.CreatePod, n *node, life int) {
 		answer(failed)
 		return
 	}
+	w.mayCreate(n)
 	w.uids++
 	p := &pod{index: n.index, Pod: powersave.Pod{
 		Node: a.Node, NodeSet: a.NodeSet, UID: "u" + strconv.Itoa(w.uids), Generation: a.Generation, Request: a.Request,

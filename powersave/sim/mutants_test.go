@@ -3,6 +3,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -14,7 +15,7 @@ import (
 )
 
 // TestMutants plants each bug of mutations/ in the engine and runs the simulator on it, which has to find it. A mutation
-// is a sentence, the file, what stands in it exactly once, and what is to stand there instead.
+// is a sentence and, as often as needed, a file, what stands in it exactly once, and what is to stand there instead.
 func TestMutants(t *testing.T) {
 	files, err := filepath.Glob("mutations/*.txt")
 	require.NoError(t, err)
@@ -23,21 +24,25 @@ func TestMutants(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(f)
 			require.NoError(t, err)
-			sentence, rest, _ := strings.Cut(string(text), "\n-- ")
-			file, rest, _ := strings.Cut(rest, ": instead of\n")
-			old, new, ok := strings.Cut(rest, "\n-- this\n")
-			require.True(t, ok, "a mutation is written as the others are")
-
-			path, err := filepath.Abs(filepath.Join("..", file))
-			require.NoError(t, err)
-			source, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, 1, strings.Count(string(source), old), "the text to be replaced has to stand once in %s", file)
-
+			parts := strings.Split(string(text), "\n-- ")
+			sentence, parts := parts[0], parts[1:]
+			require.NotEmpty(t, parts, "a mutation is written as the others are")
+			require.Zero(t, len(parts)%2, "a mutation is written as the others are")
 			dir := t.TempDir()
-			mutant := filepath.Join(dir, "mutant.go")
-			require.NoError(t, os.WriteFile(mutant, []byte(strings.Replace(string(source), old, strings.TrimSuffix(new, "\n"), 1)), 0o600))
-			overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: mutant}})
+			replaced := map[string]string{}
+			for i := 0; i < len(parts); i += 2 {
+				file, old, _ := strings.Cut(parts[i], ": instead of\n")
+				_, new, _ := strings.Cut(parts[i+1], "this\n")
+				path, err := filepath.Abs(filepath.Join("..", file))
+				require.NoError(t, err)
+				source, err := os.ReadFile(cmp.Or(replaced[path], path))
+				require.NoError(t, err)
+				require.Equal(t, 1, strings.Count(string(source), old), "the text to be replaced has to stand once in %s", file)
+				mutant := filepath.Join(dir, file)
+				require.NoError(t, os.WriteFile(mutant, []byte(strings.Replace(string(source), old, strings.TrimSuffix(new, "\n"), 1)), 0o600))
+				replaced[path] = mutant
+			}
+			overlay, err := json.Marshal(map[string]any{"Replace": replaced})
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
 

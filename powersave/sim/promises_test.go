@@ -71,7 +71,7 @@ func (w *world) mayForce(n *node) {
 			w.breaks("takes down a job that does not know why", "job %d on %s", j.id, n.name)
 		}
 		for _, m := range j.nodes {
-			if m != n && m.ours() && len(m.jobs) == 1 && m.users == 1 && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(j.asked)) {
+			if m != n && m.ours() && m.users == 1 && w.until[powerUp][m.index].IsZero() && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(j.asked)) {
 				m.half, m.halfSince = j, w.now
 			}
 		}
@@ -91,15 +91,10 @@ func (w *world) mayHold(j *slurmJob, a powersave.HoldJob) {
 	if j.holdLife != w.life {
 		j.holds, j.holdLife = 0, w.life
 	}
-	if least := min(24*time.Second<<max(0, j.holds), 24*time.Minute); a.Delay < least && !w.sliced() {
+	if least := min(24*time.Second<<max(0, j.holds), 24*time.Minute); a.Delay < least {
 		w.breaks("rests no longer each time", "job %d for %v, the time before that %d times", j.id, a.Delay, j.holds)
 	}
 	j.holds++
-}
-
-// sliced says that ResumeRate has been low, or requests came late: a slice that is up can be taken for the whole job.
-func (w *world) sliced() bool {
-	return !w.until[slices1][0].IsZero() || !w.until[programTwice][0].IsZero()
 }
 
 // mayStart looks whether a gate was told rightly that its job may start.
@@ -115,6 +110,27 @@ func (w *world) mayStart(j *slurmJob) {
 func (w *world) bootFailed(a powersave.BootFailed) {
 	if a.Verdict.Trouble == powersave.TroubleNone || a.Verdict.Reason == "" {
 		w.breaks("gives no reason", "verdict on %s: %q", a.Node, a.Verdict)
+	}
+	n := w.node(a.Node)
+	if p := w.pods[n.index]; p == nil || !p.alive() || w.now.Sub(p.started) < prompt {
+		return
+	}
+	if a.Verdict.Trouble != powersave.TroubleBootstrap || w.now.Sub(w.rough) < prompt || w.recently(n, resumeTimeout, quota, noImage, badConfig, badSet, crashing, mute, slowHost, slowSlurmd, refused, evict, lessRoom) {
+		return
+	}
+	w.breaks("gives a healthy boot up", "%s, which is %s: %s", a.Node, n.state(), a.Verdict)
+}
+
+// recently says whether one of the faults has befallen the node of late.
+func (w *world) recently(n *node, d time.Duration, faults ...kind) bool {
+	return slices.ContainsFunc(faults, func(k kind) bool { return w.now.Sub(w.until[k][n.index]) < d })
+}
+
+// mayCreate looks whether anybody wants the pod.
+func (w *world) mayCreate(n *node) {
+	if n.flags.Any(powersave.NodePoweredDown) && !n.flags.Any(powersave.NodePowerUp) && len(n.jobs) == 0 && n.downReq.After(n.bootReq) && w.now.Sub(n.downReq) > stale &&
+		!w.recently(n, stale+recovery, createSlow, readFails, readSlow, readEmpty, slurmAway, slurmctldRestart, leaveConf) {
+		w.breaks("makes a pod that nobody wants", "%s since %.3f", w.show(n), n.downReq.Sub(start).Seconds())
 	}
 }
 
@@ -188,14 +204,22 @@ func (w *world) sharp() bool {
 }
 
 // deadline is how long a job may wait for its nodes.
-func (w *world) deadline() time.Duration {
-	return max(w.schedule.deadline, resumeTimeout-5*time.Second)
+func (w *world) deadline(j *slurmJob) (d time.Duration) {
+	for _, n := range j.nodes {
+		of := resumeTimeout - 5*time.Second
+		if n.set() == 1 && n.ours() && w.schedule.deadline > 0 {
+			of = w.schedule.deadline
+		}
+		d = max(d, of)
+	}
+	return d
 }
 
 func (w *world) patrolJob(j *slurmJob) {
-	up := true
+	up, alone := true, false
 	for _, n := range j.nodes {
 		up = up && n.serves()
+		alone = alone || n.ours() && !n.serves() && n.users == 1 // else it may have to wait with the others
 	}
 	switch {
 	case j.gate == 0 || j.state != configuring || !up:
@@ -208,7 +232,7 @@ func (w *world) patrolJob(j *slurmJob) {
 		w.breaks("gate stays", "job %d, which was requeued", j.id)
 	case j.state == pending && j.backLife == w.life && j.heldRun < j.restarts && w.smooth(j.backAt, prompt):
 		w.breaks("does not rest", "job %d, given back at %.3f", j.id, j.backAt.Sub(start).Seconds())
-	case j.state == configuring && !up && !w.crashed && !j.reported.IsZero() && w.smooth(j.reported, w.deadline()+prompt):
+	case j.state == configuring && alone && !w.crashed && !j.reported.IsZero() && w.smooth(j.reported, w.deadline(j)+prompt/3):
 		w.breaks("gang waits", "job %d since %.3f: %s", j.id, j.reported.Sub(start).Seconds(), w.picture())
 	}
 	if j.state == configuring && !j.reported.IsZero() && !w.crashed {

@@ -204,6 +204,9 @@ func (w *world) power() {
 		if n.down && n.flags.Any(powersave.NodePoweredDown) && w.now.Sub(n.downSince) > 20*time.Second {
 			n.down = false
 			n.say("", w.now)
+			if !w.on(drain, n.index) {
+				n.flags &^= powersave.NodeDrain
+			}
 		}
 		if n.invalid && !w.on(refused, n.index) {
 			n.invalid = false

@@ -93,7 +93,7 @@ func (w *world) faulty() bool { return w.now.Before(start.Add(chaos)) }
 
 // smooth says that d has passed since t and since everything that could have kept the bridge from its work.
 func (w *world) smooth(t time.Time, d time.Duration) bool {
-	return w.engine != nil && w.listed && w.now.Sub(t) > d && w.now.Sub(w.rough) > d
+	return w.engine != nil && w.listed && w.now.Sub(t) > d && w.now.Sub(w.rough) > min(d, prompt)
 }
 
 // recovery is what the bridge may need after a fault: the longest pauses before it tries again.
@@ -223,6 +223,10 @@ func (w *world) act(a powersave.Action) {
 		w.after(w.delay(50*time.Millisecond, tellSlow, 0, 8*time.Second), func() { w.tellJob(a, life) })
 	case powersave.HoldJob:
 		w.after(w.delay(50*time.Millisecond, holdSlow, 0, 8*time.Second), func() { w.holdJob(a, w.now.Add(a.Delay), life) })
+	case powersave.BootDone:
+		for _, id := range a.Boot.Jobs {
+			w.job(id).holds = 0 // a slice that is up may be all of it
+		}
 	case powersave.BootFailed:
 		w.bootFailed(a)
 	}
@@ -323,7 +327,9 @@ func (w *world) program(kind spool.Kind, nodes []*node) {
 		for _, j := range w.jobs {
 			if j.state == configuring && slices.ContainsFunc(j.nodes, func(n *node) bool { return slices.Contains(nodes, n) }) {
 				r.Jobs = append(r.Jobs, powersave.Job{ID: j.id, Nodes: hostlist(j.nodes)})
-				j.reported, j.asked = w.now, w.now
+				if j.asked = w.now; !w.any(programLost) {
+					j.reported = w.now
+				}
 			}
 		}
 	}
