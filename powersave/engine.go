@@ -64,7 +64,7 @@ type Engine struct {
 	gates     []*gate
 	heldGates []GateOpened // arrived before the NodeSets were known
 
-	podsRead, setsRead bool
+	podsRead, setsRead, hostsRead bool
 
 	reads    reads
 	freeable []*node // pods gone, name to be freed in Slurm

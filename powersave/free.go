@@ -20,7 +20,7 @@ func (o *off) needsUpdate(n *node) bool {
 	}
 	// SuspendTimeout frees the name as well; better that than to take back what somebody decided.
 	return n.slurm.State.Any(NodePoweringDown) &&
-		(!n.slurm.State.Any(judged) || strings.HasPrefix(n.slurm.Reason, hostPrefix) && !n.slurm.State.Any(NodeFail))
+		(!n.slurm.State.Any(judged) || n.drainedHere() && !n.slurm.State.Any(NodeFail))
 }
 
 // free sends the batched updates when their time has come.

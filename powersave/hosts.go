@@ -72,6 +72,15 @@ func (e *Engine) readHosts(hosts []Host) {
 			e.seeHost(Host{Name: name, Trouble: HostGone})
 		}
 	}
+	if e.hostsRead {
+		return
+	}
+	e.hostsRead = true
+	for _, name := range slices.Sorted(maps.Keys(e.nodes)) { // some may have waited to be put back
+		if n := e.nodes[name]; n.drainedHere() {
+			e.decide(n)
+		}
+	}
 }
 
 // hostsInUse names the hosts of all pods.
@@ -148,15 +157,14 @@ func (e *Engine) tend(n *node) {
 		return
 	}
 	state := n.slurm.State
-	alive := n.pod != nil && n.pod.Phase != PodFailed
+	alive, drained := n.pod != nil && n.pod.Phase != PodFailed, n.drainedHere()
 	switch {
 	case !serving(state):
 		c.served = false
-	case n.pod != nil || n.slurm.InstanceID != "": // slurmd's --instance-id is ours
+	case n.pod != nil, n.slurm.InstanceID != "", drained && state.Any(NodeDrain): // slurmd's --instance-id is ours
 		c.served = true
 	}
 	why, leave := e.troubled(n)
-	drained := strings.HasPrefix(n.slurm.Reason, hostPrefix)
 	lost := e.lost(n, why != "" && !alive)
 	u := NodeUpdate{}
 	switch {
@@ -172,7 +180,7 @@ func (e *Engine) tend(n *node) {
 		}
 	case why != "" && serving(state) && !state.Any(judged|NodePowerDown) && n.nobodys():
 		u = NodeUpdate{State: StateDrain, Reason: hostPrefix + why}
-	case why == "" && drained && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|turning) &&
+	case why == "" && drained && (n.pod == nil || e.hostsRead) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|turning) &&
 		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
 		u.State = StateResume
 	case leave && drained && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):
@@ -189,6 +197,14 @@ func (e *Engine) tend(n *node) {
 	}
 	c.update = &u
 	e.tending = append(e.tending, n)
+}
+
+// drainedHere says that nobody but us keeps the node out of use: slurmctld adds its own reasons to ours (node_mgr.c
+// set_node_reason).
+func (n *node) drainedHere() bool {
+	why, ours := strings.CutPrefix(n.slurm.Reason, hostPrefix)
+	_, more, added := strings.Cut(why, " : ")
+	return ours && (!added || more == notResponding)
 }
 
 // nobodys says that no person has written the node's reason.
