@@ -18,7 +18,7 @@ type slurmTimes struct {
 	Resume time.Duration
 }
 
-// readSlurmTimes passes over what it cannot read: a gate ends earlier then, and the bridge goes by Slurm's default.
+// readSlurmTimes passes over what it cannot read: a gate ends earlier then, and the bridge leaves late boots to slurmctld.
 func readSlurmTimes(slurmConf string) slurmTimes {
 	var t slurmTimes
 	t.scan(slurmConf, 0)
