@@ -175,7 +175,7 @@ func (w *world) finishWhenAtRest() {
 	w.rest++
 	switch {
 	case w.rest < 2:
-	case w.probe == nil && w.seed%2 == 0:
+	case w.probe == nil && w.seed%4 == 0:
 		w.rest = 0
 		w.probe = w.submit(step{what: job, n: farNode, long: time.Second, opts: exclusive})
 		w.probe.asked = w.now
