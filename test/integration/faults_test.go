@@ -76,12 +76,14 @@ func TestBootsThatFail(t *testing.T) {
 			for _, b := range c.status().Engine.Boots {
 				problems[b.Node] = b.Problem
 			}
-			return strings.Contains(problems["bad-0"], "Image") && strings.Contains(problems["ghost-0"], "no NodeSet"), problems["bad-0"] + problems["ghost-0"]
+			return strings.Contains(problems["bad-0"], "image") && strings.Contains(problems["ghost-0"], "no NodeSet"), problems["bad-0"] + problems["ghost-0"]
 		})
-		c.waitNodes("bad-0,ghost-0", powersave.NodeDown|powersave.NodePoweredDown, powersave.NodePoweringUp)
+		// What is not ours is left to ResumeTimeout.
+		c.waitNodes("ghost-0", powersave.NodeDown|powersave.NodePoweredDown, powersave.NodePoweringUp)
+		c.waitNodes("bad-0", powersave.NodePoweredDown|powersave.NodeDrain, powersave.NodePoweringUp|powersave.NodePoweringDown)
 		c.eventually("the reason on the node", func() (bool, string) {
 			node := c.slurm("scontrol", "--oneliner", "show", "node", "bad-0")
-			return strings.Contains(node, "slurmtide: boot failed:"), node
+			return strings.Contains(node, "slurmtide: closed: image:"), node
 		})
 		c.eventually("the pod of the failed boot to go", func() (bool, string) {
 			_, left := c.slurmdPods()["bad-0"]

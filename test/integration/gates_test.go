@@ -158,12 +158,12 @@ func TestGateAndStaticNodes(t *testing.T) {
 func TestThousandGates(t *testing.T) {
 	const jobs = 1000
 	forEachVersionAlone(t, func(t *testing.T, version string) {
-		c := deploy(t, "thousand", version, stack.Options{Gate: true, ExtraConf: []string{
+		c := deploy(t, "thousand", version, stack.Options{Gate: true, ResumeTimeout: 900, ExtraConf: []string{
 			// All tasks of the array in one pass.
 			"SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=5,default_queue_depth=2000",
-			// slurmctld signs all jobs in the moment when the gates open. With auth/slurm that holds for 60 s, and slurmd
-			// refuses what comes later; two cores need longer to start a thousand jobs.
-			"AuthInfo=ttl=600,cred_expire=600",
+			// slurmctld signs all jobs in the moment when the gates open, and with auth/slurm that holds for 60 s; a job that
+			// does not run 10 s after its node has registered counts as lost. Two cores need longer to start a thousand.
+			"AuthInfo=ttl=600,cred_expire=600", "BatchStartTimeout=600", "MessageTimeout=100",
 		}}, nodeSet{name: "big", nodes: "big-[0-3]", cpus: jobs / 4, gated: true})
 
 		began := time.Now()
