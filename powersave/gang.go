@@ -30,16 +30,16 @@ func (e *Engine) remember(j Job, r Request) {
 
 // join makes the job wait for the boot in hand of n.
 func (e *Engine) join(n *node, job uint32, asked time.Time, resumeTimeout time.Duration) {
-	if slices.Contains(n.jobs, job) {
-		return
-	}
-	n.jobs = append(n.jobs, job)
 	g := e.gangs[job]
 	if g == nil {
 		g = &gang{job: job}
 		e.gangs[job] = g
 	}
-	g.nodes = append(g.nodes, n.name)
+	if !slices.Contains(n.jobs, job) {
+		n.jobs, g.nodes = append(n.jobs, job), append(g.nodes, n.name)
+	} else if !g.deadline.IsZero() { // else its gate came before the request, which knows ResumeTimeout
+		return
+	}
 	// A later slice starts the time anew: slurmctld counts ResumeTimeout from each node's own power-up.
 	g.asked = asked
 	if d := e.deadlineOf(n.set, resumeTimeout); d > 0 && asked.Add(d).After(g.deadline) {
