@@ -96,6 +96,7 @@ func (w *world) schedJobs() {
 					}
 				})
 			}
+		default:
 		}
 	}
 }

@@ -71,7 +71,7 @@ func (w *world) mayForce(n *node) {
 			w.breaks("takes down a job that does not know why", "job %d on %s", j.id, n.name)
 		}
 		for _, m := range j.nodes {
-			if m != n && m.ours() && m.users == 1 && w.until[powerUp][m.index].IsZero() && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(j.asked)) {
+			if m != n && m.ours() && m.users == 1 && w.now.After(w.rough) && w.until[powerUp][m.index].IsZero() && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(j.asked)) {
 				m.half, m.halfSince = j, w.now
 			}
 		}

@@ -45,9 +45,8 @@ const (
 type kind uint8
 
 const (
-	nothing kind = iota
 	// What users and administrators do.
-	job
+	job kind = iota
 	cancelJob
 	requeueJob
 	drain
@@ -131,8 +130,9 @@ func (k kind) wide() bool {
 	case reconfigure, changeSets, lessRoom, badSet, slices1, slowEpilog, bridgeCrash, slurmctldRestart, kubeAway, slurmAway, readFails, readSlow, readEmpty, watchSlow,
 		watchTwice, watchGap, programSlow, programTwice, programLost, programOdd, gateLate, tellFails, tellLost, tellSlow, tellTwice, holdFails, holdLost, holdSlow:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 const chaos = 60 * time.Second // until then steps happen

@@ -372,6 +372,7 @@ func (w *world) updateNode(n *node, u powersave.NodeUpdate) bool {
 		}
 	case powersave.StatePowerDownForce:
 		w.force(n, true)
+	default:
 	}
 	return true
 }

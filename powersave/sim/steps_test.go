@@ -99,6 +99,7 @@ func (w *world) do(st *step) {
 			life := w.life
 			later(func() { w.listPods(life) })
 		}
+	default: // looked at where it matters
 	}
 }
 
