@@ -1,0 +1,172 @@
+package powersave
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+)
+
+// back is a job on its way back to the queue, or to its end: first its record is told why, since a finished job takes no
+// comment (job_mgr.c _update_job), then its nodes are released, then, pending, it is held off for a while.
+type back struct {
+	job     uint32
+	verdict Verdict
+	nodes   []string // that it waited for
+	// notBefore is when the NodeSet that failed is tried again.
+	notBefore time.Time
+	notified  bool // its user is being told at his terminal
+	told      bool // its record says why, or would not take it
+	freed     bool // slurmctld has taken it off the node that failed
+	asking    bool // TellJob or HoldJob is not answered yet
+	tries     int
+	retryAt   time.Time
+	until     time.Time
+}
+
+const (
+	holdFirst = 30 * time.Second
+	holdMost  = 30 * time.Minute
+	tellTries = 3
+	// notifyTime is what scontrol notify takes, generously.
+	notifyTime = 300 * time.Millisecond
+	// backMost bounds how long a job is seen to: until then a requeued one has become pending.
+	backMost = 2 * time.Minute
+	// manyJobs bounds the memory of jobs that were given back.
+	manyJobs = 100_000
+)
+
+// sendBack begins to give a job back.
+func (e *Engine) sendBack(job uint32, v Verdict, notBefore time.Time) {
+	if e.backOf(job) == nil {
+		b := &back{job: job, verdict: v, notBefore: notBefore, retryAt: e.now, until: e.now.Add(backMost)}
+		if g := e.gangs[job]; g != nil {
+			b.nodes = slices.Clone(g.nodes)
+		}
+		e.backs = append(e.backs, b)
+	}
+}
+
+func (e *Engine) backOf(job uint32) *back {
+	for _, b := range e.backs {
+		if b.job == job {
+			return b
+		}
+	}
+	return nil
+}
+
+// told says whether the records of all jobs on n that are given back say why.
+func (e *Engine) told(n *node) bool {
+	return !slices.ContainsFunc(e.backs, func(b *back) bool { return !b.told && slices.Contains(b.nodes, n.name) })
+}
+
+// leaving names the jobs that are given back and have waited for n: also those that left it to others.
+func (e *Engine) leaving(n *node) (jobs []uint32) {
+	for _, b := range e.backs {
+		if slices.Contains(b.nodes, n.name) {
+			jobs = append(jobs, b.job)
+		}
+	}
+	return jobs
+}
+
+// freed notes that slurmctld has taken all jobs off a node.
+func (e *Engine) freed(n *node) {
+	for _, b := range e.backs {
+		if slices.Contains(b.nodes, n.name) {
+			b.freed, b.tries = true, 0
+		}
+	}
+}
+
+// askBacks asks for what is due for the jobs given back.
+func (e *Engine) askBacks() {
+	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool { return !b.until.After(e.now) })
+	for _, b := range e.backs {
+		if b.asking || b.retryAt.After(e.now) || b.told && !b.freed {
+			continue
+		}
+		if b.notified && !b.told {
+			e.hasTold(b)
+			continue
+		}
+		b.asking = true
+		if !b.told {
+			e.do(TellJob{Job: b.job, Reason: ReasonPrefix + b.verdict.String()})
+			continue
+		}
+		e.do(HoldJob{Job: b.job, Delay: max(e.holdFor(b.job), b.notBefore.Sub(e.now))})
+	}
+}
+
+// next is when askBacks has something to do for the job.
+func (b *back) next() time.Time {
+	if b.asking || b.told && !b.freed {
+		return b.until
+	}
+	return b.retryAt
+}
+
+// holdFor is how long a job rests that has been given back before so many times.
+func (e *Engine) holdFor(job uint32) time.Duration {
+	return backoff(holdFirst, holdMost, e.givenBack[job], uint64(job))
+}
+
+func (e *Engine) jobTold(ev JobTold) {
+	b := e.backOf(ev.Job)
+	if b == nil || b.told {
+		return
+	}
+	b.asking = false
+	b.tries++
+	if ev.Err != "" && b.tries < tellTries {
+		b.retryAt = e.now.Add(pause(b.tries))
+		return
+	}
+	if ev.Err != "" {
+		e.note(Warn, nil, "", fmt.Sprintf("telling job %d why it is given back failed: %s", ev.Job, ev.Err))
+	}
+	if ev.Interactive && e.notifyUser(ev.Job, b.verdict.String()) {
+		b.notified, b.retryAt = true, e.now.Add(notifyTime)
+		return
+	}
+	e.hasTold(b)
+}
+
+// hasTold lets the releases go on that waited for the job to be told.
+func (e *Engine) hasTold(b *back) {
+	b.told = true
+	for _, n := range slices.Clone(e.compactActive()) {
+		if n.boot != nil && n.boot.release != nil && slices.Contains(b.nodes, n.name) {
+			e.decide(n)
+		}
+	}
+}
+
+func (e *Engine) jobHeld(ev JobHeld) {
+	b := e.backOf(ev.Job)
+	if b == nil || !b.told {
+		return
+	}
+	b.asking = false
+	if ev.Err != "" {
+		b.tries++
+		b.retryAt = e.now.Add(min(pause(b.tries), 2*time.Second))
+		return
+	}
+	if len(e.givenBack) >= manyJobs {
+		clear(e.givenBack)
+	}
+	e.givenBack[ev.Job]++
+	e.backs = slices.DeleteFunc(e.backs, func(o *back) bool { return o == b })
+}
+
+// backoff doubles from first with every failure up to most, and spreads what failed together by a fifth either way.
+func backoff(first, most time.Duration, failures int, seed uint64) time.Duration {
+	d := min(first<<min(failures, 20), most)
+	h := fnv.New64a()
+	fmt.Fprint(h, seed, failures)
+	spread := float64(h.Sum64()%1000)/1000*0.4 - 0.2
+	return max(first, min(most, d+time.Duration(spread*float64(d))))
+}

@@ -1,0 +1,252 @@
+package powersave
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// boot is the order to run a pod for the node until its slurmd has registered.
+type boot struct {
+	generation int64
+	requests   []*request
+	accepted   time.Time // engine clock, newest request
+	read       int       // reads asked for before that: only later ones tell about this order
+	repeated   bool      // Slurm powered the node up again meanwhile
+	unsure     bool      // may be obsolete: Slurm must confirm it before a pod is created
+	tries      int
+	retryAt    time.Time
+	problem    string
+	waits      string // why nothing happens though nothing is wrong
+	uid        string // pod that times tells of
+	remade     string // pod that was replaced last
+	remakes    int    // pods of this boot that came to nothing
+
+	resumeTimeout time.Duration
+	attempt       *Attempt // leave of the breakers to make the pod; nil: not asked for
+	blamed        bool     // the breakers know what came of it
+	moving        bool     // the pod is to go, the next is for another offering
+	createTrouble Trouble
+	trouble       Trouble   // seen last
+	troubleAt     time.Time // since when
+	crashed       string    // pod that crashed last
+	crashes       int
+	release       *release // set once the boot is being given back
+	times         Timeline
+}
+
+// booting reports that Slurm has just shown that no slurmd has registered since the boot in hand was asked for, so that
+// nothing uses the node.
+func (n *node) booting(now time.Time) bool {
+	return n.readSince(n.boot.read) && now.Sub(n.seenAt) <= actOn && n.slurm.State.Any(NodePoweringUp)
+}
+
+// registered reports that slurmctld has accepted a slurmd. POWER_DOWN alone does not tell: a forced
+// power-down of a booting node shows it for a moment, with POWERING_UP gone already, and a
+// partition with PowerDownOnIdle as long as a job runs. Then it counts when slurmd started:
+// not before its pod was created.
+func (n *node) registered() bool {
+	switch state := n.slurm.State; {
+	case !serving(state):
+		return false
+	case !state.Any(NodePowerDown), n.set == "": // of no NodeSet: nothing of ours can be waited for
+		return true
+	case n.pod == nil:
+		return state.Any(NodeAllocated|NodeMixed) && !state.Any(NodeCompleting)
+	}
+	return !n.slurm.BootTime.IsZero() && !n.slurm.BootTime.Before(n.pod.Created.Add(-clockSkew))
+}
+
+// orderBoot makes req the node's newest order, unless a newer one stands.
+func (e *Engine) orderBoot(n *node, req *request) {
+	unsure := e.now.Sub(req.Started) > e.cfg.FreshFor || req.Started.After(e.now.Add(e.cfg.FreshFor))
+	if n.off != nil {
+		// Programs can overtake each other before they get a sequence number: only Slurm knows
+		// which order stands.
+		unsure = true
+		e.askAgain(n)
+	}
+	if b := n.boot; b != nil {
+		b.requests = append(b.requests, req)
+		b.accepted, b.read, b.repeated, b.retryAt = e.now, e.reads.count, true, time.Time{}
+		return
+	}
+	n.boot = &boot{generation: req.Sequence, requests: []*request{req}, accepted: e.now, read: e.reads.count, unsure: unsure, resumeTimeout: req.ResumeTimeout}
+	n.boot.times.Requested, n.boot.times.Accepted = req.Started, e.now
+	n.failed = ""
+	e.activate(n)
+}
+
+func (e *Engine) dropBoot(n *node, registered bool) {
+	requests := n.boot.requests
+	n.boot = nil
+	e.forget(n, registered)
+	for _, r := range requests {
+		e.settled(r)
+	}
+}
+
+// failBoot ends a boot that came to nothing; who waits for the node need not wait longer.
+func (e *Engine) failBoot(n *node) {
+	jobs, given := n.jobs, n.boot.release
+	if a := n.boot.attempt; a != nil {
+		e.breakers.ProbeGone(*a)
+	}
+	e.dropBoot(n, false)
+	if given != nil {
+		e.freed(n)
+	}
+	e.failGates(n, jobs)
+}
+
+func (e *Engine) decideBoot(n *node) {
+	b := n.boot
+	if n.readSince(b.read) {
+		state := n.slurm.State
+		switch {
+		case n.missing:
+			e.note(Fault, n, b.request(), "slurmctld knows no such node: the boot is given up")
+			e.failBoot(n)
+			e.decideSettled(n)
+			return
+		case n.registered() && state.Any(NodeInvalidReg):
+			e.turnedAway(n)
+			return
+		case n.registered():
+			e.bootDone(n)
+			return
+		case state.Any(poweredOff) && !state.Any(NodePoweringUp|NodePowerUp):
+			// Slurm gave the boot up. A pod that exists is left to the two sightings of an orphan.
+			e.note(Info, n, b.request(), "Slurm shows "+state.String()+": the boot is given up")
+			n.failed = b.story(n)
+			e.failBoot(n)
+			e.decideSettled(n)
+			return
+		case state.Any(NodePoweringUp):
+			b.unsure = false
+		}
+	}
+	if n.pod != nil {
+		b.observe(n.pod, e.now)
+	}
+	if b.release == nil && !b.unsure && n.set != "" {
+		e.judge(n)
+	}
+	b.waits = ""
+	if b.release != nil {
+		e.pursueRelease(n)
+		return
+	}
+	if b.moving && n.pod != nil {
+		e.move(n)
+		return
+	}
+	if n.pod == nil {
+		e.create(n)
+		return
+	}
+	booting := n.booting(e.now)
+	switch {
+	case n.pod.Phase == PodTerminating:
+		b.waits = "waiting for its former pod to go"
+		if n.pod.Generation < b.generation {
+			b.problem, b.waits = "", "waiting for the pod of an earlier boot to go"
+		}
+	case n.pod.Generation < b.generation:
+		// Its slurmd started before this power-up: slurmctld would ignore it.
+		b.problem, b.waits = "", "replacing the pod of an earlier boot"
+		if booting {
+			e.delete(n, "pod belongs to an earlier boot")
+		} else {
+			e.reads.want(e.pollFor(n))
+		}
+	case n.pod.Phase == PodFailed:
+		b.problem = strings.TrimSpace(n.pod.Reason + " " + n.pod.Message)
+		e.note(Warn, n, b.request(), "pod failed: "+b.problem)
+		e.delete(n, "pod failed: "+n.pod.Reason)
+	case booting && b.repeated && !b.times.Running.After(b.accepted) && !b.times.Running.IsZero() &&
+		n.readAt.Sub(b.accepted) >= e.cfg.RegisterGrace:
+		e.delete(n, "slurmd started before the node was powered up again")
+	default:
+		b.problem = ""
+		if n.pod.Reason != "" {
+			b.problem = strings.TrimSpace(n.pod.Reason + " " + n.pod.Message)
+			e.note(Warn, n, b.request(), "pod is "+string(n.pod.Phase)+": "+b.problem)
+		}
+		e.reads.want(e.pollFor(n))
+	}
+}
+
+// create asks for the pod of the boot in hand, as soon as all that takes is known.
+func (e *Engine) create(n *node) {
+	b := n.boot
+	switch {
+	case n.creating:
+		return
+	case b.unsure:
+		if !n.readSince(b.read) {
+			e.reads.want(e.now)
+		}
+		return
+	case n.set == "":
+		b.problem = "no NodeSet names this node"
+		e.note(Fault, n, b.request(), b.problem+": create one whose spec.nodeNames holds it, or take the node out of slurm.conf")
+		return
+	case e.sets[n.set].Problem != "":
+		b.problem = e.sets[n.set].Problem
+		e.note(Fault, n, b.request(), b.problem)
+		return
+	}
+	if b.uid != b.remade { // its pod is gone: an image that crashes must not keep Kubernetes busy
+		b.remade = b.uid
+		if b.remakes > 0 {
+			b.retryAt = e.now.Add(pause(b.remakes - 1))
+		}
+		b.remakes++
+	}
+	if b.retryAt.After(e.now) {
+		e.wakeAt(n, b.retryAt)
+		return
+	}
+	if !e.attempt(n) {
+		return
+	}
+	n.creating, b.moving = true, false
+	if b.times.Asked.IsZero() {
+		b.times.Asked = e.now
+	}
+	c := CreatePod{Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Offering: b.attempt.Offering}
+	if len(n.jobs) > 0 {
+		c.Job = n.jobs[0]
+	}
+	e.do(c)
+}
+
+func (b *boot) request() string {
+	if len(b.requests) == 0 {
+		return ""
+	}
+	return b.requests[0].ID
+}
+
+func (e *Engine) bootDone(n *node) {
+	b := n.boot
+	b.times.Registered = e.now
+	if n.pod != nil {
+		b.observe(n.pod, e.now)
+	}
+	done := Boot{Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Jobs: slices.Clone(n.jobs), Times: b.times, Phase: PhaseRegistered}
+	if n.pod != nil {
+		done.UID, done.Host = n.pod.UID, n.pod.Host
+	}
+	if len(e.history) == e.cfg.History {
+		e.history = slices.Delete(e.history, 0, 1)
+	}
+	e.history = append(e.history, done)
+	e.do(BootDone{done})
+	e.succeeded(n)
+	if b.release != nil { // its job is being given back all the same
+		e.do(UpdateNodes{NodeUpdate{Nodes: []string{n.name}, State: StatePowerDown}})
+	}
+	e.dropBoot(n, b.release == nil)
+}
