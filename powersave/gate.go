@@ -50,6 +50,18 @@ func (e *Engine) pollForGate(g *gate) time.Time {
 	return e.reads.ended.Add(e.cfg.PollSlow) // boots in hand poll faster by themselves
 }
 
+// joinGates notes which jobs wait for boots in hand, as far as their gates and the newest read tell: no resume file names a
+// job whose nodes boot already.
+func (e *Engine) joinGates() {
+	for _, g := range e.gates {
+		for _, n := range g.nodes {
+			if n.boot != nil && n.readSince(g.read) && n.slurm.State.Any(NodePoweringUp) && e.backOf(g.job) == nil {
+				e.join(n, g.job, g.asked, n.boot.resumeTimeout)
+			}
+		}
+	}
+}
+
 func (e *Engine) checkGates() {
 	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
 		var down, lost string
@@ -62,9 +74,6 @@ func (e *Engine) checkGates() {
 			}
 			if n.slurm.State.Any(NodeIdle) { // its job was requeued, or has ended
 				lost = n.name
-			}
-			if n.boot != nil && n.slurm.State.Any(NodePoweringUp) && e.backOf(g.job) == nil {
-				e.join(n, g.job, g.asked, n.boot.resumeTimeout) // no resume file names a job whose nodes boot already
 			}
 			return n.missing || serving(n.slurm.State)
 		})

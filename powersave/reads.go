@@ -125,6 +125,7 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 		}
 		slices.SortFunc(gone, func(a, b *node) int { return strings.Compare(a.name, b.name) })
 	}
+	e.joinGates()
 	for _, s := range ev.Nodes {
 		if n := e.nodes[s.Name]; n != nil {
 			e.decide(n)
