@@ -207,7 +207,7 @@ func (w *world) sharp() bool {
 func (w *world) deadline(j *slurmJob) (d time.Duration) {
 	for _, n := range j.nodes {
 		of := resumeTimeout - 5*time.Second
-		if n.set() == 1 && n.ours() && w.schedule.deadline > 0 {
+		if n.set() == 1 && n.ours() && w.schedule.deadline > 0 && w.until[changeSets][0].IsZero() {
 			of = w.schedule.deadline
 		}
 		d = max(d, of)
