@@ -5,6 +5,7 @@
 #   SLURM_VERSIONS="26.05"   only these Slurm versions
 #   RUN=TestJobs             only these tests
 #   KEEP=1                   leave the cluster up
+#   TAGS=integration,load    larger tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=${NAME:-slurmtide-test}
@@ -52,4 +53,4 @@ export KUBECONFIG
 step "CRDs"
 "${cluster[@]}" kubectl apply --server-side -f helm/slurmtide-crds/templates/
 step "tests"
-hack/gotest.sh -tags integration -count=1 -p 1 -parallel 4 -timeout 45m ${RUN:+-run "$RUN"} ./kube/... ./hack/stack/... ./test/...
+hack/gotest.sh -tags "${TAGS:-integration}" -count=1 -p 1 -parallel 4 -timeout 45m ${RUN:+-run "$RUN"} ./kube/... ./hack/stack/... ./test/...

@@ -1,0 +1,5 @@
+//go:build integration && load
+
+package integration
+
+const manyGates = 1000
