@@ -15,7 +15,7 @@ import (
 )
 
 // TestMutants plants each bug of mutations/ in the engine and runs the simulator on it, which has to find it. A mutation
-// is a sentence and, as often as needed, a file, what stands in it exactly once, and what is to stand there instead.
+// is a sentence and, as often as needed, what stands in the engine exactly once, and what is to stand there instead.
 func TestMutants(t *testing.T) {
 	files, err := filepath.Glob("mutations/*.txt")
 	require.NoError(t, err)
@@ -31,16 +31,9 @@ func TestMutants(t *testing.T) {
 			dir := t.TempDir()
 			replaced := map[string]string{}
 			for i := 0; i < len(parts); i += 2 {
-				file, old, _ := strings.Cut(parts[i], ": instead of\n")
+				_, old, _ := strings.Cut(parts[i], "instead of\n")
 				_, new, _ := strings.Cut(parts[i+1], "this\n")
-				path, err := filepath.Abs(filepath.Join("..", file))
-				require.NoError(t, err)
-				source, err := os.ReadFile(cmp.Or(replaced[path], path))
-				require.NoError(t, err)
-				require.Equal(t, 1, strings.Count(string(source), old), "the text to be replaced has to stand once in %s", file)
-				mutant := filepath.Join(dir, file)
-				require.NoError(t, os.WriteFile(mutant, []byte(strings.Replace(string(source), old, strings.TrimSuffix(new, "\n"), 1)), 0o600))
-				replaced[path] = mutant
+				replace(t, dir, replaced, old, strings.TrimSuffix(new, "\n"))
 			}
 			overlay, err := json.Marshal(map[string]any{"Replace": replaced})
 			require.NoError(t, err)
@@ -54,6 +47,28 @@ func TestMutants(t *testing.T) {
 			t.Logf("%s Found: %s", sentence, verdict(string(out)))
 		})
 	}
+}
+
+// replace writes a copy, in dir, of the source file that contains old.
+func replace(t *testing.T, dir string, replaced map[string]string, old, new string) {
+	t.Helper()
+	files, err := filepath.Glob("../*.go")
+	require.NoError(t, err)
+	found := 0
+	for _, f := range files {
+		path, err := filepath.Abs(f)
+		require.NoError(t, err)
+		source, err := os.ReadFile(cmp.Or(replaced[path], path))
+		require.NoError(t, err)
+		n := strings.Count(string(source), old)
+		if n == 0 || strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		found += n
+		replaced[path] = filepath.Join(dir, filepath.Base(f))
+		require.NoError(t, os.WriteFile(replaced[path], []byte(strings.Replace(string(source), old, new, 1)), 0o600))
+	}
+	require.Equal(t, 1, found, "the text to be replaced has to stand in the engine exactly once: %s", old)
 }
 
 // verdict is the line that says what was broken.

@@ -207,8 +207,12 @@ func (w *world) sharp() bool {
 func (w *world) deadline(j *slurmJob) (d time.Duration) {
 	for _, n := range j.nodes {
 		of := resumeTimeout - 5*time.Second
-		if n.set() == 1 && n.ours() && w.schedule.deadline > 0 && w.until[changeSets][0].IsZero() {
-			of = w.schedule.deadline
+		switch own := w.schedule.deadline; {
+		case n.set() != 1 || !n.ours() || own == 0:
+		case w.until[changeSets][0].IsZero():
+			of = own
+		default: // it may not have been known
+			of = max(of, own)
 		}
 		d = max(d, of)
 	}
