@@ -23,6 +23,9 @@ import (
 // slurmctld requeues a job whose PrologSlurmctld fails or runs into
 // PrologEpilogTimeout (PrologTimeout since 26.05). So whatever goes wrong here ends the
 // wait with 0: no bridge, a bridge that dies, hangs or restarts, a signal, the deadline.
+// Not ours to catch is a limit on processes (TasksMax, a container's pids.max): the Go
+// runtime ends with 2 when it gets no thread. A waiting gate has up to six, and a seventh
+// in slurmscriptd.
 //
 // A site's own program is chained with `start-gate -- program args...` in a wrapper
 // script, or with GateChain in slurmtide.conf; slurm.conf itself takes one path and no
