@@ -72,6 +72,7 @@ const (
 	// What befalls Slurm's own work.
 	slices1 // ResumeRate: a node a second
 	slowEpilog
+	tellFails // as when a job_submit plugin refuses
 	// From here on, what keeps the bridge from doing its work in time.
 	firstRough
 	bridgeCrash
@@ -98,7 +99,6 @@ const (
 	programLost
 	programOdd
 	gateLate
-	tellFails
 	tellLost
 	tellSlow
 	tellTwice
