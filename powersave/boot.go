@@ -164,8 +164,9 @@ func (e *Engine) decideBoot(n *node) {
 		b.problem = strings.TrimSpace(n.pod.Reason + " " + n.pod.Message)
 		e.note(Warn, n, b.request(), "pod failed: "+b.problem)
 		e.delete(n, "pod failed: "+n.pod.Reason)
-	case booting && b.repeated && !b.times.Running.After(b.accepted) && !b.times.Running.IsZero() &&
-		n.readAt.Sub(b.accepted) >= e.cfg.RegisterGrace:
+	case booting && b.repeated && n.pod.Created.Before(b.accepted) && !b.times.Running.IsZero() &&
+		n.readAt.Sub(later(b.accepted, b.times.Running)) >= e.cfg.RegisterGrace:
+		// When its slurmd started is known only as exactly as the watch is prompt.
 		e.delete(n, "slurmd started before the node was powered up again")
 	default:
 		b.problem = ""
@@ -249,4 +250,11 @@ func (e *Engine) bootDone(n *node) {
 		e.do(UpdateNodes{NodeUpdate{Nodes: []string{n.name}, State: StatePowerDown}})
 	}
 	e.dropBoot(n, b.release == nil)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
