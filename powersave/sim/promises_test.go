@@ -80,7 +80,7 @@ func (w *world) mayForce(n *node) {
 
 // knows says that the bridge has been told that the job has these nodes, by a resume file, or by a gate and a read.
 func (w *world) knows(j *slurmJob) bool {
-	return !j.reported.IsZero() || !j.known.IsZero() && w.rough.Before(j.known)
+	return w.until[changeSets][0].Before(j.asked) && (!j.reported.IsZero() || !j.known.IsZero() && w.rough.Before(j.known))
 }
 
 // mayHold looks at how long a job that was given back is to rest.

@@ -120,7 +120,10 @@ func (n *node) foreign() bool {
 func (w *world) turn(n *node, off, on powersave.NodeState) {
 	n.flags = n.flags&^off | on
 	n.epoch++
-	n.pods, n.half, n.users = 0, nil, len(n.jobs)
+	n.pods, n.half = 0, nil
+	if n.flags.Any(powersave.NodePoweringUp | powersave.NodePoweredDown) {
+		n.users = len(n.jobs)
+	}
 	n.changed = w.now
 	n.refusedAt = time.Time{}
 	if w.out != nil {
