@@ -299,8 +299,10 @@ func (e *Engine) released(n *node, err string) {
 	e.reads.want(e.now.Add(e.cfg.PollSlow))
 }
 
-// mayWrite says that a node's reason is empty or ours.
-func mayWrite(reason string) bool { return reason == "" || strings.HasPrefix(reason, ReasonPrefix) }
+// mayWrite says that a node's reason is empty, ours, or tells only that an earlier boot took too long.
+func mayWrite(reason string) bool {
+	return reason == "" || strings.HasPrefix(reason, ReasonPrefix) || strings.HasPrefix(reason, timedOut)
+}
 
 // powerDown lets go the nodes that registered for a job that was given back. Slurm does it when no job is on them.
 func (e *Engine) powerDown(g *gang) {
