@@ -115,7 +115,7 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 	if p := w.pods[n.index]; p == nil || !p.alive() || w.now.Sub(p.started) < prompt {
 		return
 	}
-	if a.Verdict.Trouble != powersave.TroubleBootstrap || w.now.Sub(w.rough) < prompt || w.recently(n, resumeTimeout, quota, noImage, badConfig, badSet, crashing, mute, slowHost, slowSlurmd, refused, evict, lessRoom, leaveConf) {
+	if a.Verdict.Trouble != powersave.TroubleBootstrap || w.now.Sub(w.rough) < prompt || w.recently(n, resumeTimeout, quota, noImage, badConfig, badSet, crashing, mute, slowHost, slowSlurmd, refused, evict, lessRoom, leaveConf, programLost) {
 		return
 	}
 	w.breaks("gives a healthy boot up", "%s, which is %s: %s", a.Node, n.state(), a.Verdict)
