@@ -42,7 +42,7 @@ func TestMutants(t *testing.T) {
 			binary := filepath.Join(dir, "sim.test")
 			out, err := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-c", "-o", binary, ".").CombinedOutput()
 			require.NoError(t, err, "building the mutant: %s", out)
-			out, err = exec.Command(binary, "-test.run", "TestSchedules", "-schedules", "10000", "-brief").CombinedOutput()
+			out, err = exec.Command(binary, "-test.run", "TestSchedules", "-schedules", "60000", "-brief").CombinedOutput()
 			require.Error(t, err, "not found: %s", sentence)
 			t.Logf("%s Found: %s", sentence, verdict(string(out)))
 		})
