@@ -6,6 +6,7 @@
 #   RUN=TestJobs             only these tests
 #   KEEP=1                   leave the cluster up
 #   TAGS=integration,load    larger tests
+#   TAGS=integration,faults  longer tests, of faults
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=${NAME:-slurmtide-test}

@@ -157,7 +157,7 @@ func TestGateAndStaticNodes(t *testing.T) {
 // Many jobs wait for a few big nodes, each in a start gate of its own, and run when the nodes are there.
 func TestManyGates(t *testing.T) {
 	const jobs = manyGates
-	forEachVersionAlone(t, func(t *testing.T, version string) {
+	forEachVersion(t, func(t *testing.T, version string) {
 		c := deploy(t, "many", version, stack.Options{Gate: true, ResumeTimeout: 900, ExtraConf: []string{
 			// All tasks of the array in one pass.
 			"SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=5,default_queue_depth=2000",
