@@ -1,0 +1,131 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// NodeSetStatus is what Slurmtide observed.
+type NodeSetStatus struct {
+	// metadata.generation of the spec this status speaks of.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Number of names in spec.nodeNames.
+	//
+	// +optional
+	Nodes int32 `json:"nodes"`
+
+	// Nodes that Slurm has on or turns on.
+	//
+	// +optional
+	PoweredUp int32 `json:"poweredUp"`
+
+	// Those of them that have not registered with slurmctld yet.
+	//
+	// +optional
+	Booting int32 `json:"booting"`
+
+	// Nodes that registered and serve jobs.
+	//
+	// +optional
+	Ready int32 `json:"ready"`
+
+	// Nodes that are down or whose boot has a problem.
+	//
+	// +optional
+	Failed int32 `json:"failed"`
+
+	// Same as poweredUp, for the scale subresource.
+	//
+	// +optional
+	Replicas int32 `json:"replicas"`
+
+	// Label selector of the NodeSet's pods, for the scale subresource.
+	//
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// Accepted, NodesInSlurm, CapacityAvailable, BootsHealthy.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Why no pods, or only one at a time, are made for the NodeSet; absent while boots succeed.
+	// It is also the bridge's memory across restarts.
+	//
+	// +optional
+	Breaker *BreakerStatus `json:"breaker,omitempty"`
+
+	// What is known of each offering.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Offerings []OfferingStatus `json:"offerings,omitempty"`
+}
+
+// BreakerState says whether new pods are made.
+//
+// +kubebuilder:validation:Enum=Available;BackingOff;Probing
+type BreakerState string
+
+const (
+	// BreakerAvailable says that new pods are made.
+	BreakerAvailable BreakerState = "Available"
+	// BreakerBackingOff says that none are made until RetryTime, or without one until the spec is changed.
+	BreakerBackingOff BreakerState = "BackingOff"
+	// BreakerProbing says that one pod is out, and none are made until it is known what becomes of it.
+	BreakerProbing BreakerState = "Probing"
+)
+
+// BreakerStatus says what failed lately, and when it is tried again.
+type BreakerStatus struct {
+	// Available, BackingOff or Probing.
+	//
+	// +optional
+	State BreakerState `json:"state,omitempty"`
+
+	// Class of the newest failure: capacity, quota, image, config, crash, refused or bootstrap.
+	//
+	// +optional
+	Class string `json:"class,omitempty"`
+
+	// The newest failure, in words.
+	//
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// When it is tried again. Absent while BackingOff: when the spec is changed.
+	//
+	// +optional
+	RetryTime *metav1.Time `json:"retryTime,omitempty"`
+
+	// Failures since the last success.
+	//
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+
+	// How often it began to back off since the last success.
+	//
+	// +optional
+	Tries int32 `json:"tries,omitempty"`
+
+	// metadata.generation of the spec that failed.
+	//
+	// +optional
+	SpecGeneration int64 `json:"specGeneration,omitempty"`
+}
+
+// OfferingStatus is what is known of one offering.
+type OfferingStatus struct {
+	// Name of the offering.
+	Name string `json:"name"`
+
+	// Nodes that run on it.
+	//
+	// +optional
+	Nodes int32 `json:"nodes"`
+
+	BreakerStatus `json:",inline"`
+}
