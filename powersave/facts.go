@@ -3,6 +3,7 @@ package powersave
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,19 +61,31 @@ var nodeStateWords = []string{
 
 // ParseNodeState turns slurmrestd's words into a set. Words it does not know set NodeOther.
 func ParseNodeState(words []string) NodeState {
-	var s NodeState
-next:
+	return parseWords(words, nodeStateWords, NodeOther)
+}
+
+// parseWords gives the set of words; known is indexed by bit position, and other stands for what is not in it.
+func parseWords[S ~uint32 | ~uint64](words, known []string, other S) S {
+	var s S
 	for _, w := range words {
-		w = strings.ToUpper(w)
-		for i, known := range nodeStateWords {
-			if w == known {
-				s |= 1 << i
-				continue next
-			}
+		if i := slices.Index(known, strings.ToUpper(w)); i >= 0 {
+			s |= 1 << i
+		} else {
+			s |= other
 		}
-		s |= NodeOther
 	}
 	return s
+}
+
+// joinWords is the way back, with "+" between the words as in sinfo and scontrol.
+func joinWords[S ~uint32 | ~uint64](s S, known []string) string {
+	var words []string
+	for i, w := range known {
+		if s&(1<<i) != 0 {
+			words = append(words, w)
+		}
+	}
+	return strings.Join(words, "+")
 }
 
 // Has reports whether every word of want is in s.
@@ -82,15 +95,7 @@ func (s NodeState) Has(want NodeState) bool { return s&want == want }
 func (s NodeState) Any(want NodeState) bool { return s&want != 0 }
 
 // String joins the words with "+", the way sinfo and scontrol do.
-func (s NodeState) String() string {
-	var words []string
-	for i, w := range nodeStateWords {
-		if s&(1<<i) != 0 {
-			words = append(words, w)
-		}
-	}
-	return strings.Join(words, "+")
-}
+func (s NodeState) String() string { return joinWords(s, nodeStateWords) }
 
 // SlurmNode is what slurmctld knows of one node, as far as the bridge needs it.
 type SlurmNode struct {

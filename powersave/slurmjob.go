@@ -2,7 +2,6 @@ package powersave
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -45,19 +44,7 @@ var jobStateWords = []string{
 
 // ParseJobState turns slurmrestd's words into a set. Words it does not know set JobOther.
 func ParseJobState(words []string) JobState {
-	var s JobState
-next:
-	for _, w := range words {
-		w = strings.ToUpper(w)
-		for i, known := range jobStateWords {
-			if w == known {
-				s |= 1 << i
-				continue next
-			}
-		}
-		s |= JobOther
-	}
-	return s
+	return parseWords(words, jobStateWords, JobOther)
 }
 
 // Has reports whether every word of want is in s.
@@ -71,15 +58,7 @@ func (s JobState) Any(want JobState) bool { return s&want != 0 }
 func (s JobState) Ended() bool { return s.Any(jobEnded) }
 
 // String joins the words with "+".
-func (s JobState) String() string {
-	var words []string
-	for i, w := range jobStateWords {
-		if s&(1<<i) != 0 {
-			words = append(words, w)
-		}
-	}
-	return strings.Join(words, "+")
-}
+func (s JobState) String() string { return joinWords(s, jobStateWords) }
 
 // SlurmJob is what slurmctld knows of one job, as far as the bridge needs it. Each task of
 // an array and each component of a het job is a job with an ID of its own.
