@@ -378,7 +378,7 @@ func TestBreakerProperties(t *testing.T) {
 		var outs []out
 		take := func(t *rapid.T) Attempt {
 			if len(outs) == 0 {
-				t.Skip("nothing is out")
+				t.Skip("nothing is out") // rapid draws another action
 			}
 			i := rapid.IntRange(0, len(outs)-1).Draw(t, "which")
 			a := outs[i].Attempt

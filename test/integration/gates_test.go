@@ -233,8 +233,8 @@ func (c *cluster) waitGates(n int) {
 // gateProcesses counts the start gates that run.
 func (c *cluster) gateProcesses() int {
 	c.t.Helper()
-	// pgrep ends with status 1 when there are none.
-	n, err := strconv.Atoi(c.slurm("sh", "-c", "pgrep -c -x start-gate || true"))
+	// pgrep ends with status 1 when there are none, and with others when it fails.
+	n, err := strconv.Atoi(c.slurm("sh", "-c", "pgrep -c -x start-gate || [ $? = 1 ]"))
 	require.NoError(c.t, err)
 	return n
 }
@@ -251,7 +251,7 @@ var gateLine = regexp.MustCompile(`program=start-gate .* job=(\d+) nodes=.* outc
 func (c *cluster) gateEnd(id string) (end gateEnd) {
 	c.t.Helper()
 	c.eventually("the end of the start gate of job "+id, func() (bool, string) {
-		log := c.slurm("sh", "-c", "cat /var/spool/slurmtide/programs.log || true")
+		log := c.slurm("sh", "-c", "cd /var/spool/slurmtide; [ ! -e programs.log ] || cat programs.log") // made by the first program
 		lines := gateLine.FindAllStringSubmatch(log, -1)
 		slices.Reverse(lines)
 		i := slices.IndexFunc(lines, func(l []string) bool { return l[1] == id })
