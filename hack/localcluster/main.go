@@ -230,6 +230,7 @@ func (c *cluster) execKubectl(ctx context.Context, args []string) error {
 
 // execInNetwork turns this process into a command in the cluster's network
 // namespace. Files and processes stay the host's, only resolv.conf is the cluster's.
+// Without --no-mtab mount makes a directory /run/mount, on the host.
 func (c *cluster) execInNetwork(args []string) error {
 	if err := c.mustRun(); err != nil {
 		return err
@@ -240,7 +241,7 @@ func (c *cluster) execInNetwork(args []string) error {
 	return execute(exec.Command("nsenter", append([]string{
 		"--target", strconv.Itoa(c.rec.Init.PID), "--net",
 		"unshare", "--mount", "--propagation", "slave",
-		"sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, c.sub("conf", "ns-resolv.conf"),
+		"sh", "-c", `mount --no-mtab --bind "$0" /etc/resolv.conf && exec "$@"`, c.sub("conf", "ns-resolv.conf"),
 	}, args...)...))
 }
 
