@@ -192,7 +192,7 @@ func (c *cluster) ungate(nodes string) {
 func (c *cluster) slurm(command ...string) string {
 	c.t.Helper()
 	out, stderr, err := c.Exec(c.ctx, stack.ContainerSlurmctld, command...)
-	require.NoError(c.t, err, "%v: %s", command, stderr)
+	require.NoError(c.t, err, "%v: %s%s", command, stderr, out) // scontrol says on either what is wrong
 	return strings.TrimSpace(out)
 }
 

@@ -120,8 +120,9 @@ func TestGateWithoutBridge(t *testing.T) {
 func TestGateAndStaticNodes(t *testing.T) {
 	forEachVersion(t, func(t *testing.T, version string) {
 		c := deploy(t, "static", version, stack.Options{
-			Prolog:         "#!/bin/sh\nexec /opt/slurmtide/start-gate -- /bin/sh -c '" + sitePrologs + "'\n",
-			NodeLines:      []string{"NodeName=static-0 CPUs=2 RealMemory=400"},
+			Prolog: "#!/bin/sh\nexec /opt/slurmtide/start-gate -- /bin/sh -c '" + sitePrologs + "'\n",
+			// Until its pod has an address: slurmctld stops for 10 s and more over names that it cannot resolve.
+			NodeLines:      []string{"NodeName=static-0 NodeAddr=127.0.0.1 CPUs=2 RealMemory=400"},
 			ExtraConf:      []string{"SuspendExcNodes=static-0"},
 			PartitionLines: []string{"PartitionName=static Nodes=static-0 Default=YES", "PartitionName=mixed Nodes=static-0,cpu-0"},
 		}, nodeSet{name: "cpu", nodes: "cpu-0"})
