@@ -158,7 +158,7 @@ func (w *world) kill(j *slurmJob, byUs bool) {
 	if j.state != configuring && j.state != running {
 		return
 	}
-	if j.opts&requeue == 0 {
+	if j.opts&stays != 0 {
 		w.leave(j, over)
 		return
 	}
@@ -235,7 +235,7 @@ func (w *world) tellJob(a powersave.TellJob, life int) {
 		j.tellErrs++
 	case j.state != over:
 		j.comment, j.toldRun = a.Reason, j.restarts+1
-		answer.Interactive = j.opts&requeue == 0
+		answer.Interactive = j.opts&stays != 0
 	}
 	w.answerJob(life, tellSlow, answer)
 }

@@ -2,11 +2,12 @@
 // random schedules: jobs that share nodes, pods that find no host, late, doubled, failed and lost
 // calls, crashes of the bridge, administrators who interfere. What must hold whatever happens is
 // checked all the time; what must not last is checked from when nothing keeps the bridge from its
-// work. A schedule follows from its seed, and what fails is shrunk to the steps that matter.
+// work. A schedule follows from its seed, and rapid shrinks what fails to the steps that matter.
 package sim_test
 
 import (
 	"flag"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"os"
@@ -18,6 +19,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 var (
@@ -51,13 +55,8 @@ func try(from uint64, count, enough int) map[string]*failure {
 				seed := from + uint64(i)
 				s := plan(seed)
 				w := run(s)
-				if i%100 == 0 {
-					one, two := fnv.New64a(), fnv.New64a()
-					(&world{schedule: s, hash: one}).run()
-					(&world{schedule: s, hash: two}).run()
-					if one.Sum64() != two.Sum64() {
-						w.breaks("determinism", "the same schedule led to other actions")
-					}
+				if i%100 == 0 && wavers(s) {
+					w.breaks(determinism, "the same schedule led to other actions")
 				}
 				if len(w.broken) == 0 {
 					continue
@@ -98,10 +97,7 @@ func TestSchedules(t *testing.T) {
 			continue
 		}
 		seed := f.seeds[0]
-		s := plan(seed)
-		if promise != "determinism" {
-			s = shrink(s, promise)
-		}
+		s := minimise(t, seed, promise)
 		var story strings.Builder
 		(&world{schedule: s, out: &story, stopAt: promise}).run()
 		t.Errorf("%s in %d schedules, seeds %v: %s\n\nSeed %d, shrunk to %s\n\n%s", promise, len(f.seeds), f.seeds[:min(len(f.seeds), 5)], f.how, seed, s, story.String())
@@ -109,3 +105,41 @@ func TestSchedules(t *testing.T) {
 	took := time.Since(began)
 	t.Logf("%d schedules in %.1fs, %.0f a second", *schedules, took.Seconds(), float64(*schedules)/took.Seconds())
 }
+
+const determinism = "determinism"
+
+// wavers says that a schedule does not always lead to the same actions.
+func wavers(s schedule) bool {
+	one, two := fnv.New64a(), fnv.New64a()
+	(&world{schedule: s, hash: one}).run()
+	(&world{schedule: s, hash: two}).run()
+	return one.Sum64() != two.Sum64()
+}
+
+// minimise has rapid look for the smallest schedule that breaks the promise, starting with that of the seed.
+func minimise(t *testing.T, seed uint64, promise string) schedule {
+	t.Helper()
+	for name, value := range map[string]string{"seed": fmt.Sprint(seed), "checks": "5", "nofailfile": "true", "shrinktime": "20s"} {
+		require.NoError(t, flag.Set("rapid."+name, value))
+	}
+	least := plan(seed)
+	rapid.Check(quiet{t}, func(t *rapid.T) {
+		s := plans.Draw(t, "")
+		if promise == determinism && wavers(s) || (&world{schedule: s, stopAt: promise}).run().broken[promise] != "" {
+			least = s // rapid ends with the smallest
+			t.FailNow()
+		}
+	})
+	return least
+}
+
+// quiet is a test that does not mind failing, and says nothing.
+type quiet struct{ *testing.T }
+
+func (quiet) Logf(string, ...any)   {}
+func (quiet) Log(...any)            {}
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Error(...any)          {}
+func (quiet) Fail()                 {}
+func (quiet) FailNow()              {}
+func (quiet) Failed() bool          { return false }

@@ -155,15 +155,15 @@ func (w *world) finishWhenAtRest() {
 	if w.faulty() {
 		return
 	}
-	if w.rest == 0 && w.probe == nil && w.now.Sub(start) < chaos+time.Second {
+	if w.rest == 0 && w.last == nil && w.now.Sub(start) < chaos+time.Second {
 		w.endOfChaos()
 	}
 	end := start.Add(chaos + calm)
-	if w.probe != nil {
-		if w.probe.state < running && w.now.Sub(w.probe.asked) > probe {
-			w.breaks("node unusable", "job %d of all nodes waits: %s", w.probe.id, w.picture())
+	if w.last != nil {
+		if w.last.state < running && w.now.Sub(w.last.asked) > probe {
+			w.breaks("node unusable", "job %d of all nodes waits: %s", w.last.id, w.picture())
 		}
-		end = w.probe.asked.Add(calm)
+		end = w.last.asked.Add(calm)
 	}
 	if odd := w.disturbed(); odd != "" {
 		w.rest = 0
@@ -176,11 +176,11 @@ func (w *world) finishWhenAtRest() {
 	w.rest++
 	switch {
 	case w.rest < 2:
-	case w.probe == nil && w.seed%4 == 0:
+	case w.last == nil && w.probe:
 		w.rest = 0
-		w.probe = w.submit(step{what: job, n: farNode, long: time.Second, opts: exclusive})
-		w.probe.asked = w.now
-	case w.seed%16 > 0, w.rest > 100:
+		w.last = w.submit(step{what: job, n: farNode, long: time.Second, opts: exclusive | stays})
+		w.last.asked = w.now
+	case !w.long, w.rest > 100:
 		w.ended = true
 		late := 0
 		for _, at := range w.reads {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -40,7 +41,7 @@ type world struct {
 	stopAt string    // the promise whose breaking ends the run
 	ended  bool
 	rest   int // seconds in which nothing happened
-	probe  *slurmJob
+	last   *slurmJob // that needs all nodes, at the end
 
 	engine    *powersave.Engine // nil while the bridge is down
 	life      int               // counts starts of the bridge; answers of an earlier life are lost
@@ -71,7 +72,13 @@ type spooled struct {
 
 func run(s schedule) *world { return (&world{schedule: s}).run() }
 
-func (w *world) run() *world {
+func (w *world) run() (ran *world) {
+	ran = w
+	defer func() {
+		if p := recover(); p != nil {
+			w.breaks("panics", "%v\n%s", p, debug.Stack())
+		}
+	}()
 	s := &w.schedule
 	w.now, w.rough = start, start
 	w.init()
