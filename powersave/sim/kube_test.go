@@ -10,24 +10,30 @@ import (
 // The model of Kubernetes: pods, their life, and a watch that keeps order and lags behind.
 
 type kube struct {
-	pods    [nodeCount]*pod
-	uids    int
-	scaling bool // the autoscaler makes a host
-	gaveUp  bool
+	pods     [nodeCount]*pod
+	machines [hostCount]machine
+	uids     int
+	scaling  bool // the autoscaler makes a host
+	gaveUp   bool
 }
 
 type pod struct {
 	powersave.Pod
 	index     int
 	host      bool
+	at        int  // index of the host, if it has one
+	dead      bool // with its host
+	life      int  // of the bridge that made it
+	born      time.Time
 	started   time.Time // of slurmd
 	lost      bool      // who asked for it was told that it failed
 	troubleAt time.Time
+	endAt     time.Time // when it was deleted
 }
 
 // alive says whether its slurmd runs.
 func (p *pod) alive() bool {
-	return p.Phase == powersave.PodRunning || p.Phase == powersave.PodReady
+	return !p.dead && (p.Phase == powersave.PodRunning || p.Phase == powersave.PodReady)
 }
 
 func (w *world) create(a powersave.CreatePod, n *node, life int) {
@@ -66,9 +72,9 @@ func (w *world) create(a powersave.CreatePod, n *node, life int) {
 	}
 	w.mayCreate(n)
 	w.uids++
-	p := &pod{index: n.index, Pod: powersave.Pod{
+	p := &pod{index: n.index, life: life, born: w.now, Pod: powersave.Pod{
 		Node: a.Node, NodeSet: a.NodeSet, UID: "u" + strconv.Itoa(w.uids), Generation: a.Generation, Request: a.Request,
-		Phase: powersave.PodPending, Created: w.now.Truncate(time.Second), Offering: a.Offering,
+		Phase: powersave.PodPending, Created: w.now.Truncate(time.Second), Offering: a.Offering, Busy: a.Job != 0,
 	}}
 	w.pods[n.index] = p
 	n.refusedAt = time.Time{}
@@ -96,12 +102,11 @@ func (w *world) place(p *pod) {
 			used++
 		}
 	}
-	if used >= w.hosts || w.any(lessRoom) {
+	if used >= w.hosts || w.any(lessRoom) || !w.choose(p) {
 		w.trouble(p, powersave.TroubleCapacity, "Unschedulable")
 		w.scale()
 		return
 	}
-	p.host = true
 	w.advance(p, powersave.PodScheduled)
 	w.after(w.delay(time.Second, slowHost, p.index, 20*time.Second), func() { w.start(p) })
 }
@@ -145,10 +150,13 @@ func (w *world) scale() {
 // start is the kubelet.
 func (w *world) start(p *pod) {
 	i := p.index
-	if w.pods[i] != p || p.Phase != powersave.PodScheduled {
+	if w.pods[i] != p || p.Phase != powersave.PodScheduled || p.dead {
 		return
 	}
 	switch {
+	case w.on(silenceHost, p.at):
+		w.at(w.until[silenceHost][p.at], func() { w.start(p) })
+		return
 	case w.on(noImage, i):
 		w.trouble(p, powersave.TroubleImage, "ErrImagePull")
 		w.at(w.until[noImage][i], func() { w.start(p) })
@@ -216,16 +224,32 @@ func (w *world) remove(a powersave.DeletePod, n *node, life int) {
 	default:
 		answer(powersave.PodDeleted{Node: a.Node, UID: a.UID})
 	}
+	w.terminate(p)
+}
+
+// terminate is the end of a pod that was deleted.
+func (w *world) terminate(p *pod) {
 	if p.Phase == powersave.PodTerminating {
 		return
 	}
+	p.endAt = w.now
 	w.advance(p, powersave.PodTerminating)
-	w.lost(n, p.UID)
-	w.after(w.delay(3*time.Second, deleteSlow, n.index, 30*time.Second), func() {
-		w.pods[n.index] = nil
-		w.deliver(powersave.PodGone{Node: a.Node, UID: p.UID})
-		w.placeAll()
-	})
+	w.lost(w.nodes[p.index], p.UID)
+	w.after(w.delay(3*time.Second, deleteSlow, p.index, 30*time.Second), func() { w.vanish(p) })
+}
+
+// vanish takes a pod away, once its host confirms its end.
+func (w *world) vanish(p *pod) {
+	switch {
+	case w.pods[p.index] != p:
+		return
+	case p.host && !p.dead && w.on(silenceHost, p.at):
+		w.at(w.until[silenceHost][p.at], func() { w.vanish(p) })
+		return
+	}
+	w.pods[p.index] = nil
+	w.deliver(powersave.PodGone{Node: p.Node, UID: p.UID})
+	w.placeAll()
 }
 
 func (w *world) watch(p *pod) {

@@ -15,6 +15,7 @@ import (
 
 const (
 	stale  = 15 * time.Second // what the engine knows may be behind: one slow read and a bit
+	idle   = 35 * time.Second // what is only seen by reads while nothing happens
 	prompt = 10 * time.Second // what needs a few calls, all of which work
 	orphan = 60 * time.Second // an orphan may live, or a power-up stay without a pod
 )
@@ -41,10 +42,11 @@ func (w *world) mayUpdate(n *node, u powersave.NodeUpdate) {
 	case u.Reason == "" && !n.foreign() && known && u.State == powersave.StatePowerDownForce && !n.flags.Any(powersave.NodePoweringDown):
 		w.breaks("gives no reason", "%s %s", u.State, n.name)
 	}
+	w.mayTend(n, u)
 	if u.State != powersave.StateResume {
 		return
 	}
-	if n.flags.Any(powersave.NodeDrain) && known && w.now.Sub(n.drained) > stale && (n.foreign() || n.reason == "") {
+	if n.flags.Any(powersave.NodeDrain) && known && w.now.Sub(n.drained) > stale && (n.taken() || n.reason == "") {
 		w.breaks("undrains a node", "%s, which is %s: %q", n.name, n.state(), n.reason)
 	}
 	if !n.flags.Any(powersave.NodePoweringDown) {
@@ -184,6 +186,7 @@ func (w *world) patrolNode(n *node, p *pod) {
 	} else if w.smooth(n.oddSince, orphan) {
 		w.breaks("orphan stays", "%s", w.show(n))
 	}
+	w.patrolHost(n, p)
 	if n.down || n.flags.Any(powersave.NodeDrain) {
 		n.judged = n.epoch
 	}
@@ -312,7 +315,7 @@ func story(what any) string {
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", what), "powersave.")
 	switch v := what.(type) {
 	case powersave.PodSeen:
-		return fmt.Sprintf("%s %s %s gen=%d %s %s", kind, v.Pod.Node, v.Pod.UID, v.Pod.Generation, v.Pod.Phase, v.Pod.Reason)
+		return strings.TrimSpace(fmt.Sprintf("%s %s %s gen=%d %s %s %s", kind, v.Pod.Node, v.Pod.UID, v.Pod.Generation, v.Pod.Phase, v.Pod.Host, v.Pod.Reason))
 	case powersave.PodsRead:
 		var pods []string
 		for _, p := range v.Pods {
@@ -330,6 +333,10 @@ func story(what any) string {
 		return fmt.Sprintf("%s complete=%v %s", kind, v.Complete, strings.Join(nodes, " "))
 	case powersave.RequestAccepted:
 		return fmt.Sprintf("%s %s %v jobs=%v", kind, v.Request.ID, v.Request.Nodes, v.Request.Jobs)
+	case powersave.MarkPod:
+		return fmt.Sprintf("%s %s %s busy=%v", kind, v.Node, v.UID, v.Busy)
+	case powersave.PodMarked:
+		return fmt.Sprintf("%s %s %s busy=%v %s", kind, v.Node, v.UID, v.Busy, v.Err)
 	case powersave.NodeSetsRead:
 		return fmt.Sprintf("%s %d", kind, len(v.NodeSets))
 	case powersave.UpdateNodes:

@@ -18,6 +18,7 @@ type schedule struct {
 	seed      uint64 // of small delays
 	probe     bool   // a job of all nodes follows
 	long      bool   // the end is watched for longer
+	patient   bool   // slurmctld finds out late that a slurmd is gone
 	hosts     int    // pods that find room
 	scaleUp   time.Duration
 	scaleFail bool // the autoscaler gives up after scaleUp
@@ -71,11 +72,18 @@ const (
 	mute
 	refused
 	evict
+	deletePod
+	cordon
+	emptyHost
+	taintHost
+	silenceHost
+	loseHost
 	slowHost
 	slowSlurmd
 	// What befalls Slurm's own work.
 	slices1 // ResumeRate: a node a second
 	slowEpilog
+	prologError
 	tellFails // as when a job_submit plugin refuses
 	// From here on, what keeps the bridge from doing its work in time.
 	firstRough
@@ -92,6 +100,8 @@ const (
 	updateFails
 	updateLost
 	updateSlow
+	markFails
+	markLost
 	readFails
 	readSlow
 	readEmpty
@@ -117,7 +127,8 @@ var kindNames = [kinds]string{
 	powerDown: "powered down by hand", forceDown: "powered down by force, by hand", writeReason: "somebody writes a reason", leaveConf: "not in slurm.conf",
 	reconfigure: "scontrol reconfigure", changeSets: "NodeSet b is away", lessRoom: "no room for new pods", quota: "quota refuses pods", noImage: "image cannot be pulled",
 	badConfig: "a secret is missing", badSet: "NodeSet a has a mistake", crashing: "slurmd crashes", mute: "slurmd does not register", refused: "slurmctld refuses the registration",
-	evict: "pod evicted", slowHost: "pods start slowly", slowSlurmd: "slurmd is slow", slices1: "ResumeRate lets one node through a second", slowEpilog: "epilogs take long",
+	evict: "pod evicted", deletePod: "pod deleted by somebody", cordon: "host cordoned", emptyHost: "host emptied", taintHost: "host tainted",
+	silenceHost: "host silent", loseHost: "host gone", prologError: "a prolog fails", markFails: "marking pods fails", markLost: "marking pods is done, but seems to fail", slowHost: "pods start slowly", slowSlurmd: "slurmd is slow", slices1: "ResumeRate lets one node through a second", slowEpilog: "epilogs take long",
 	bridgeCrash: "bridge killed", slurmctldRestart: "slurmctld away", kubeAway: "API server away", slurmAway: "slurmrestd away", createFails: "creating pods fails",
 	createLost: "creating pods is done, but seems to fail", createSlow: "creating pods is slow", deleteFails: "deleting pods fails",
 	deleteLost: "deleting pods is done, but seems to fail", deleteSlow: "deleting pods is slow", updateFails: "updating nodes fails",
@@ -139,13 +150,16 @@ func (k kind) wide() bool {
 	}
 }
 
+// ofHost kinds concern a host, whose index stands for the node's.
+func (k kind) ofHost() bool { return k >= cordon && k <= loseHost }
+
 const chaos = 60 * time.Second // until then steps happen
 
 // plans draws schedules, the same of the same seed whether by Example or in Check. rapid makes a failing one smaller by leaving
 // out what it drew and by lowering it, so whatever is zero here is what a reader likes best.
 var plans = rapid.Custom(func(t *rapid.T) schedule {
 	d := dice{t}
-	s := schedule{seed: numbers.Draw(t, ""), probe: d.below(4) == 3, long: d.below(16) == 15, hosts: nodeCount - d.below(6), old: d.often(5)}
+	s := schedule{seed: numbers.Draw(t, ""), probe: d.below(4) == 3, long: d.below(16) == 15, patient: d.below(2) == 1, hosts: nodeCount - d.below(6), old: d.often(5)}
 	if d.often(3) {
 		s.scaleUp, s.scaleFail = time.Second+d.upTo(50), d.often(5)
 	}
@@ -196,7 +210,10 @@ func faultSteps(last kind) *rapid.Generator[[]step] {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		d := dice{t}
 		st := step{what: cancelJob + kind(d.below(int(last-cancelJob))), at: d.upTo(54)}
-		if !st.what.wide() {
+		switch {
+		case st.what.ofHost():
+			st.node = d.below(hostCount)
+		case !st.what.wide():
 			st.node = d.below(nodeCount)
 		}
 		st.long = min(time.Second+d.upTo(25), chaos-st.at)
@@ -245,7 +262,7 @@ func (s schedule) String() string {
 	for _, o := range []struct {
 		is   bool
 		text string
-	}{{s.old, "Slurm 24.11"}, {s.probe, "a job of all nodes at the end"}, {s.long, "a long end"}} {
+	}{{s.old, "Slurm 24.11"}, {s.probe, "a job of all nodes at the end"}, {s.long, "a long end"}, {s.patient, "long SlurmdTimeout"}} {
 		if o.is {
 			b.WriteString(", " + o.text)
 		}
@@ -258,7 +275,10 @@ func (s schedule) String() string {
 
 func (st step) String() string {
 	var b strings.Builder
-	if !st.what.wide() && st.what != job {
+	switch {
+	case st.what.ofHost():
+		b.WriteString(hostNames[st.node] + ": ")
+	case !st.what.wide() && st.what != job:
 		b.WriteString(nodeNames[st.node] + ": ")
 	}
 	b.WriteString(kindNames[st.what])

@@ -35,6 +35,9 @@ type node struct {
 	bootReq, downReq, idle    time.Time
 	boot                      time.Time // of the slurmd that registered last
 	uid                       string    // its pod
+	instance                  string    // slurmd's --instance-id
+	goneSince, fineSince      time.Time
+	markSince                 time.Time
 	since, changed, downSince time.Time
 	drained                   time.Time
 	invalid                   bool // drained by slurmctld itself
@@ -112,10 +115,26 @@ func (n *node) state() powersave.NodeState {
 
 func (n *node) say(reason string, now time.Time) { n.reason, n.reasonAt = reason, now }
 
+const notResponding = "Not responding"
+
+// add is set_node_reason: slurmctld adds its own words to those of others.
+func (n *node) add(reason string, now time.Time) {
+	switch {
+	case n.reason == "":
+		n.say(reason, now)
+	case !strings.Contains(n.reason, reason):
+		n.say(n.reason+" : "+reason, now)
+	}
+}
+
 // foreign says that somebody else has written the node's reason.
 func (n *node) foreign() bool {
-	return n.reason != "" && !strings.HasPrefix(n.reason, powersave.ReasonPrefix) && !strings.HasPrefix(n.reason, "ResumeTimeout reached")
+	return n.reason != "" && !strings.HasPrefix(n.reason, powersave.ReasonPrefix) && !strings.HasPrefix(n.reason, "ResumeTimeout reached") &&
+		!strings.HasPrefix(n.reason, notResponding)
 }
+
+// taken says that somebody else has a say in what becomes of the node.
+func (n *node) taken() bool { return n.foreign() || strings.Contains(n.reason, prologFailed) }
 
 func (w *world) turn(n *node, off, on powersave.NodeState) {
 	n.flags = n.flags&^off | on
@@ -187,6 +206,7 @@ func (w *world) power() {
 			sleep = append(sleep, n)
 		case n.flags.Any(powersave.NodePoweringDown) && w.now.Sub(n.downReq) > suspendTimeout:
 			w.turn(n, powersave.NodePoweringDown|powersave.NodeInvalidReg, powersave.NodePoweredDown)
+			n.instance = ""
 			if p := w.pods[n.index]; p != nil && w.some(2*time.Millisecond, reconfigure, n.index) > 0 {
 				w.after(w.some(5*time.Second, reconfigure, n.index), func() { w.answerRegistration(p) }) // waiting_for_node_power_down ends
 			}
@@ -252,8 +272,12 @@ func (w *world) register(n *node, uid string, started time.Time) {
 			w.killAll(n, p != nil && w.now.Sub(p.Created) < resumeTimeout/2 && !n.flags.Any(powersave.NodePowerDown))
 		}
 	}
-	n.boot, n.uid, n.flags = started, uid, n.flags&^powersave.NodeNotResponding
-	n.down = false // ReturnToService=2
+	n.boot, n.uid, n.instance, n.flags = started, uid, uid, n.flags&^powersave.NodeNotResponding
+	if n.down { // ReturnToService=2
+		if n.down = false; !n.flags.Any(powersave.NodeDrain) {
+			n.say("", w.now)
+		}
+	}
 }
 
 func (w *world) answerRegistration(p *pod) {
@@ -264,7 +288,11 @@ func (w *world) answerRegistration(p *pod) {
 
 // lost is slurmctld's view of a slurmd that answers no longer.
 func (w *world) lost(n *node, uid string) {
-	w.after(10*time.Second, func() {
+	timeout := 10 * time.Second
+	if w.patient {
+		timeout = 40 * time.Second
+	}
+	w.after(timeout, func() {
 		if n.uid != uid || !n.serves() {
 			return
 		}
@@ -272,6 +300,7 @@ func (w *world) lost(n *node, uid string) {
 		w.killAll(n, false)
 		n.down, n.flags = true, n.flags|powersave.NodeNotResponding
 		n.changed = w.now
+		n.add(notResponding, w.now)
 	})
 }
 
@@ -303,7 +332,7 @@ func (w *world) read(a powersave.ReadSlurm, life int) {
 			n := w.node(name)
 			switch {
 			case n != nil && !n.forgotten && !w.any(readEmpty):
-				ev.Nodes = append(ev.Nodes, powersave.SlurmNode{Name: name, State: n.state(), Reason: n.reason, BootTime: n.boot})
+				ev.Nodes = append(ev.Nodes, powersave.SlurmNode{Name: name, State: n.state(), Reason: n.reason, BootTime: n.boot, InstanceID: n.instance})
 			case !ev.Complete:
 				ev.Unknown = append(ev.Unknown, name)
 			}
@@ -354,10 +383,14 @@ func (w *world) updateNode(n *node, u powersave.NodeUpdate) bool {
 	}
 	switch u.State {
 	case powersave.StateResume:
-		was := n.flags
+		was, down := n.flags, n.down
 		n.flags &^= powersave.NodeDrain
+		if was.Any(powersave.NodeDrain) || down {
+			n.say("", w.now)
+		}
 		switch {
 		case n.flags.Any(powersave.NodePoweringDown):
+			n.instance = ""
 			w.turn(n, powersave.NodePoweringDown|powersave.NodeInvalidReg, powersave.NodePoweredDown)
 		case n.down:
 			n.down = false

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"strings"
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
@@ -18,6 +19,10 @@ func (w *world) do(st *step) {
 	}
 	if st.what > firstRough {
 		w.roughFor(st.long)
+	}
+	if st.what.ofHost() {
+		w.doHost(st)
+		return
 	}
 	n := w.nodes[st.node]
 	if n.forgotten && st.what != job {
@@ -43,7 +48,7 @@ func (w *world) do(st *step) {
 			if !n.invalid {
 				n.flags &^= powersave.NodeDrain
 			}
-			if n.reason == "bad disk" {
+			if strings.HasPrefix(n.reason, "bad disk") {
 				n.say("", w.now)
 			}
 		})
@@ -58,7 +63,7 @@ func (w *world) do(st *step) {
 	case writeReason:
 		n.say(annsReason, w.now)
 		later(func() {
-			if n.reason == annsReason {
+			if strings.HasPrefix(n.reason, annsReason) {
 				n.say("", w.now)
 				n.flags &^= powersave.NodeDrain // whoever drained it knows it no longer
 			}
@@ -82,6 +87,22 @@ func (w *world) do(st *step) {
 	case evict:
 		if p := w.pods[st.node]; p != nil {
 			w.fail(p, "Evicted", powersave.TroubleLost)
+		}
+	case deletePod:
+		if p := w.pods[st.node]; p != nil {
+			w.terminate(p)
+		}
+	case prologError:
+		if n.serves() {
+			n.flags |= powersave.NodeDrain
+			n.drained = w.now
+			n.add(prologFailed, w.now)
+			later(func() {
+				if strings.Contains(n.reason, prologFailed) {
+					n.say("", w.now)
+					n.flags &^= powersave.NodeDrain
+				}
+			})
 		}
 	case bridgeCrash:
 		w.crash(st.long)
@@ -110,7 +131,7 @@ func (w *world) leaveConf(n *node, later func(func())) {
 		w.leave(j, over)
 		n.drop(j, w.now)
 	}
-	n.down, n.uid, n.forgotten, n.left, n.invalid, n.cleaning = false, "", true, w.now, false, nil
+	n.down, n.uid, n.instance, n.forgotten, n.left, n.invalid, n.cleaning = false, "", "", true, w.now, false, nil
 	n.say("", w.now)
 	w.turn(n, ^powersave.NodeState(0), powersave.NodePoweredDown)
 	later(func() {
@@ -130,7 +151,10 @@ func (n *node) newest() *slurmJob {
 	return nil
 }
 
-const annsReason = "looked at by Ann"
+const (
+	annsReason   = "looked at by Ann"
+	prologFailed = "Prolog error"
+)
 
 // endOfChaos mends everything.
 func (w *world) endOfChaos() {

@@ -55,6 +55,9 @@ type world struct {
 	listed    bool  // this life's watch of pods has begun
 	watchFrom time.Time
 	watchAt   time.Time // when the last news arrive
+
+	hostsListed bool // the same of hosts
+	hostsAt     time.Time
 	spool     []spooled
 	sequence  int64
 	lastID    int
@@ -220,6 +223,8 @@ func (w *world) act(a powersave.Action) {
 		w.after(w.delay(50*time.Millisecond, deleteSlow, n.index, 30*time.Second), func() { w.remove(a, n, life) })
 	case powersave.UpdateNodes:
 		w.after(w.delay(20*time.Millisecond, updateSlow, w.node(a.Update.Nodes[0]).index, 6*time.Second), func() { w.update(a.Update, life) })
+	case powersave.MarkPod:
+		w.after(w.delay(50*time.Millisecond, createSlow, w.node(a.Node).index, 10*time.Second), func() { w.markPod(a, life) })
 	case powersave.ReadSlurm:
 		w.read(a, life)
 	case powersave.FinishRequest:
@@ -243,7 +248,7 @@ func (w *world) act(a powersave.Action) {
 
 func (w *world) startBridge() {
 	w.logf("bridge starts")
-	w.engine, w.listed, w.reading, w.watchAt = powersave.New(config), false, false, w.now
+	w.engine, w.listed, w.hostsListed, w.reading, w.watchAt = powersave.New(config), false, false, false, w.now
 	w.life++
 	w.spins = 0
 	for _, r := range slices.Clone(w.spool) {
@@ -257,6 +262,7 @@ func (w *world) startBridge() {
 	w.tellSets(sets)
 	life := w.life
 	w.after(sets+w.some(2*time.Second, watchGap, 0), func() { w.listPods(life) })
+	w.after(w.some(4*time.Second, cordon, 0), func() { w.listHosts(life) })
 	if w.life > 1 {
 		w.roughFor(10 * time.Second)
 	}
