@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,6 +16,7 @@ type kube struct {
 	uids     int
 	scaling  bool // the autoscaler makes a host
 	gaveUp   bool
+	shortAt  [2]time.Time // when an offering last had no room
 }
 
 type pod struct {
@@ -71,6 +73,7 @@ func (w *world) create(a powersave.CreatePod, n *node, life int) {
 		return
 	}
 	w.mayCreate(n)
+	w.mayTake(a, life)
 	w.uids++
 	p := &pod{index: n.index, life: life, born: w.now, Pod: powersave.Pod{
 		Node: a.Node, NodeSet: a.NodeSet, UID: "u" + strconv.Itoa(w.uids), Generation: a.Generation, Request: a.Request,
@@ -102,7 +105,10 @@ func (w *world) place(p *pod) {
 			used++
 		}
 	}
-	if used >= w.hosts || w.any(lessRoom) || !w.choose(p) {
+	if used >= w.hosts || w.any(lessRoom) || w.soldOut(p) || !w.choose(p) {
+		if i := slices.Index(offerings[:], p.Offering); i >= 0 {
+			w.shortAt[i] = w.now
+		}
 		w.trouble(p, powersave.TroubleCapacity, "Unschedulable")
 		w.scale()
 		return

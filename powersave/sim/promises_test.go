@@ -113,6 +113,7 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 	if a.Verdict.Trouble == powersave.TroubleNone || a.Verdict.Reason == "" {
 		w.breaks("gives no reason", "verdict on %s: %q", a.Node, a.Verdict)
 	}
+	w.mayGiveUp(a)
 	n := w.node(a.Node)
 	if p := w.pods[n.index]; p == nil || !p.alive() || w.now.Sub(p.started) < prompt {
 		return

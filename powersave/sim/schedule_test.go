@@ -24,6 +24,8 @@ type schedule struct {
 	scaleFail bool // the autoscaler gives up after scaleUp
 	strategy  [2]powersave.BootStrategy
 	deadline  time.Duration // spec.boot.deadline of NodeSet b
+	offers    bool          // NodeSet a has offerings
+	limits    [2]int        // theirs
 	old       bool          // Slurm 24.11: a forced power-down leaves POWER_UP set
 	steps     []step
 }
@@ -64,6 +66,8 @@ const (
 	changeSets
 	// What befalls pods.
 	lessRoom
+	noSpot
+	noOwn
 	quota
 	noImage
 	badConfig
@@ -125,7 +129,7 @@ const (
 var kindNames = [kinds]string{
 	job: "job", cancelJob: "the newest job on it is cancelled", requeueJob: "the newest job on it is requeued by hand", drain: "drained by hand", powerUp: "powered up by hand",
 	powerDown: "powered down by hand", forceDown: "powered down by force, by hand", writeReason: "somebody writes a reason", leaveConf: "not in slurm.conf",
-	reconfigure: "scontrol reconfigure", changeSets: "NodeSet b is away", lessRoom: "no room for new pods", quota: "quota refuses pods", noImage: "image cannot be pulled",
+	reconfigure: "scontrol reconfigure", changeSets: "NodeSet b is away", lessRoom: "no room for new pods", noSpot: "no room on offering spot", noOwn: "no room on offering own", quota: "quota refuses pods", noImage: "image cannot be pulled",
 	badConfig: "a secret is missing", badSet: "NodeSet a has a mistake", crashing: "slurmd crashes", mute: "slurmd does not register", refused: "slurmctld refuses the registration",
 	evict: "pod evicted", deletePod: "pod deleted by somebody", cordon: "host cordoned", emptyHost: "host emptied", taintHost: "host tainted",
 	silenceHost: "host silent", loseHost: "host gone", prologError: "a prolog fails", markFails: "marking pods fails", markLost: "marking pods is done, but seems to fail", slowHost: "pods start slowly", slowSlurmd: "slurmd is slow", slices1: "ResumeRate lets one node through a second", slowEpilog: "epilogs take long",
@@ -142,7 +146,7 @@ var kindNames = [kinds]string{
 // wide kinds concern the whole cluster, not a node.
 func (k kind) wide() bool {
 	switch k {
-	case reconfigure, changeSets, lessRoom, badSet, slices1, slowEpilog, bridgeCrash, slurmctldRestart, kubeAway, slurmAway, readFails, readSlow, readEmpty, watchSlow,
+	case reconfigure, changeSets, lessRoom, noSpot, noOwn, badSet, slices1, slowEpilog, bridgeCrash, slurmctldRestart, kubeAway, slurmAway, readFails, readSlow, readEmpty, watchSlow,
 		watchTwice, watchGap, programSlow, programTwice, programLost, programOdd, gateLate, tellFails, tellLost, tellSlow, tellTwice, holdFails, holdLost, holdSlow:
 		return true
 	default:
@@ -168,6 +172,9 @@ var plans = rapid.Custom(func(t *rapid.T) schedule {
 	}
 	if d.often(3) {
 		s.deadline = 15*time.Second + d.upTo(30)
+	}
+	if d.often(4) {
+		s.offers, s.limits = true, [2]int{d.below(4), d.below(5)}
 	}
 	s.steps = jobSteps.Draw(t, "")
 	faults := calmSteps
@@ -258,6 +265,9 @@ func (s schedule) String() string {
 	fmt.Fprintf(&b, "seed %#x, %s, strategies %q and %q", s.seed, room, s.strategy[0], s.strategy[1])
 	if s.deadline > 0 {
 		fmt.Fprintf(&b, ", deadline of b %v", s.deadline)
+	}
+	if s.offers {
+		fmt.Fprintf(&b, ", offerings with limits %v of a", s.limits)
 	}
 	for _, o := range []struct {
 		is   bool

@@ -82,7 +82,7 @@ func (w *world) do(st *step) {
 		w.roughFor(st.long)
 		w.tellSets(0)
 		later(func() { w.tellSets(max(0, w.setsAt.Sub(w.now))) })
-	case lessRoom:
+	case lessRoom, noSpot, noOwn:
 		later(w.placeAll)
 	case evict:
 		if p := w.pods[st.node]; p != nil {
@@ -158,7 +158,7 @@ const (
 
 // endOfChaos mends everything.
 func (w *world) endOfChaos() {
-	w.hosts = nodeCount
+	w.hosts, w.limits = nodeCount, [2]int{}
 	w.mend()
 	w.placeAll()
 	for _, j := range w.jobs {

@@ -215,6 +215,10 @@ func (w *world) act(a powersave.Action) {
 	switch a := a.(type) {
 	case powersave.CreatePod:
 		n := w.node(a.Node)
+		if n == nil || !n.ours() || a.NodeSet != setNames[n.set()] {
+			w.breaks("makes a pod for a node of another", "%s of %q", a.Node, a.NodeSet)
+			return
+		}
 		n.creating++
 		w.after(w.delay(50*time.Millisecond, createSlow, n.index, 20*time.Second), func() { w.create(a, n, life) })
 	case powersave.DeletePod:
@@ -283,6 +287,8 @@ func (w *world) tellSets(d time.Duration) {
 	})
 }
 
+var setNames = [...]string{"a", "b"}
+
 var setNodes = [...]slurmconf.Hostlist{slurmconf.NewHostlist("n0", "n1", "n2", "n3"), slurmconf.NewHostlist("n4", "n5")}
 
 const (
@@ -297,12 +303,17 @@ func (w *world) sets() []powersave.NodeSet {
 			BackoffInitial: backoff, BackoffMax: 4 * backoff,
 		}
 	}
-	sets := []powersave.NodeSet{set(0, "a")}
+	sets := []powersave.NodeSet{set(0, setNames[0])}
+	for i, name := range offerings {
+		if w.offers {
+			sets[0].Offerings = append(sets[0].Offerings, powersave.Offering{Name: name, Limit: w.limits[i]})
+		}
+	}
 	if w.any(badSet) {
 		sets[0].Problem = "spec.template is wrong"
 	}
 	if !w.any(changeSets) {
-		sets = append(sets, set(1, "b"))
+		sets = append(sets, set(1, setNames[1]))
 		sets[1].Deadline = w.schedule.deadline
 	}
 	return sets

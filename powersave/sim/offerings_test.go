@@ -1,0 +1,56 @@
+package sim_test
+
+import (
+	"strings"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// The model of offerings, which only NodeSet a has: what has no room, and limits.
+
+var offerings = [...]string{"spot", "own"}
+
+// soldOut says that the pod's offering has no room.
+func (w *world) soldOut(p *pod) bool {
+	return p.Offering == offerings[0] && w.any(noSpot) || p.Offering == offerings[1] && w.any(noOwn)
+}
+
+// takenUp counts the pods on an offering, as far as the bridge can know them.
+func (w *world) takenUp(offering string) (count int) {
+	for _, p := range w.pods {
+		if p != nil && p.Offering == offering && !p.lost && (p.life == w.life || p.born.Before(w.watchFrom)) {
+			count++
+		}
+	}
+	return count
+}
+
+// mayTake looks at the limit of the offering that a pod is made on.
+func (w *world) mayTake(a powersave.CreatePod, life int) {
+	for i, name := range offerings {
+		if limit := w.limits[i]; a.Offering == name && life == w.life && limit > 0 && w.takenUp(name) >= limit {
+			w.breaks("exceeds a limit", "%s makes %d on %s, whose limit is %d", a.Node, w.takenUp(name)+1, name, limit)
+		}
+	}
+}
+
+// mayGiveUp looks whether there was another offering.
+func (w *world) mayGiveUp(a powersave.BootFailed) {
+	if a.Verdict.Trouble != powersave.TroubleCapacity || a.Offering == "" || strings.HasPrefix(a.Verdict.Reason, "not up after") || !w.now.After(w.rough) {
+		return
+	}
+	other := 0
+	if a.Offering == offerings[0] {
+		other = 1
+	}
+	if limit := w.limits[other]; limit > 0 && w.takenUp(offerings[other]) >= limit || w.now.Sub(w.shortAt[other]) < time.Minute {
+		return
+	}
+	for _, n := range w.nodes { // a breaker may be open
+		if w.recently(n, time.Minute, lessRoom, quota, noImage, badConfig, badSet, crashing, mute, refused, slowSlurmd, slowHost) {
+			return
+		}
+	}
+	w.breaks("gives up though another offering has room", "%s on %s: %s", a.Node, a.Offering, a.Verdict)
+}
