@@ -123,8 +123,8 @@ func (w *world) listHosts(life int) {
 	w.deliverHosts(ev)
 }
 
-// choose gives the pod a host that takes pods.
-func (w *world) choose(p *pod) bool {
+// bind gives the pod a host that takes pods.
+func (w *world) bind(p *pod) bool {
 	from := int(w.some(hostCount*time.Millisecond, cordon, p.index) / time.Millisecond)
 	for i := range hostCount {
 		if p.at = (from + i) % hostCount; w.machines[p.at].trouble == "" {

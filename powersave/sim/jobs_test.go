@@ -24,6 +24,7 @@ var jobStates = [...]string{"PENDING", "CONFIGURING", "RUNNING", "ended"}
 type slurmJob struct {
 	step
 	id         uint32
+	parts      []*slurmJob // components of the het job, the leader first; else itself alone
 	state      jobState
 	nodes      []*node // while it has some
 	completing bool
@@ -53,11 +54,33 @@ func (j *slurmJob) slots() int {
 	return 1
 }
 
+// submit returns the first job of the step.
 func (w *world) submit(st step) *slurmJob {
-	j := &slurmJob{step: st, id: uint32(len(w.jobs) + 1)}
-	w.jobs = append(w.jobs, j)
-	return j
+	first := len(w.jobs)
+	for i := range max(1, st.many) {
+		j := &slurmJob{step: st, id: uint32(len(w.jobs) + 1)}
+		j.node = (st.node + i*st.n) % nodeCount
+		j.parts = []*slurmJob{j}
+		w.jobs = append(w.jobs, j)
+	}
+	if st.opts&het != 0 {
+		for _, j := range w.jobs[first:] {
+			j.parts = w.jobs[first:len(w.jobs):len(w.jobs)]
+		}
+	}
+	return w.jobs[first]
 }
+
+// leader is what the gates of a het job know it by.
+func (j *slurmJob) leader() uint32 {
+	if j.opts&het != 0 {
+		return j.parts[0].id
+	}
+	return 0
+}
+
+// bound says that the bridge can know that both are of one het job: their gates have told.
+func (j *slurmJob) bound(o *slurmJob) bool { return j == o || j.gate != 0 && o.gate != 0 }
 
 func (w *world) job(id uint32) *slurmJob {
 	if id == 0 || int(id) > len(w.jobs) {
@@ -66,57 +89,90 @@ func (w *world) job(id uint32) *slurmJob {
 	return w.jobs[id-1]
 }
 
-// schedJobs starts and ends jobs.
+// schedJobs starts and ends jobs, het jobs as one.
 func (w *world) schedJobs() {
 	for _, j := range w.jobs {
+		if j.parts[0] != j {
+			continue
+		}
 		switch j.state {
 		case pending:
-			if j.completing || j.gate != 0 { // Cleaning
+			if slices.ContainsFunc(j.parts, func(p *slurmJob) bool { return p.completing || p.gate != 0 }) { // Cleaning
 				continue
 			}
-			if !w.faulty() && j.begin.After(w.now) {
-				j.state = over // users do not wait for so long
+			begin := j.begin
+			for _, p := range j.parts {
+				begin = latest(begin, p.begin)
+			}
+			if !w.faulty() && begin.After(w.now) { // users do not wait for so long
+				for _, p := range j.parts {
+					p.state = over
+				}
 				continue
 			}
-			if !j.begin.After(w.now) {
-				w.allocate(j)
+			if !begin.After(w.now) {
+				w.allocateAll(j)
 			}
 		case configuring:
-			up := j.gate == 0
-			for _, n := range j.nodes {
-				up = up && n.serves()
-			}
-			if up {
-				w.logf("job %d runs", j.id)
-				j.state, j.holds = running, 0
-				run := j.restarts
-				w.after(j.long, func() {
-					if j.state == running && j.restarts == run {
-						w.leave(j, over)
-					}
-				})
+			if !slices.ContainsFunc(j.parts, func(p *slurmJob) bool { return !p.up() }) {
+				w.runs(j)
 			}
 		default:
 		}
 	}
 }
 
-// allocate gives a job its nodes, if enough are free.
-func (w *world) allocate(j *slurmJob) {
+// up says that nothing keeps the job from starting.
+func (j *slurmJob) up() bool {
+	return j.gate == 0 && !slices.ContainsFunc(j.nodes, func(n *node) bool { return !n.serves() })
+}
+
+func (w *world) runs(j *slurmJob) {
+	for _, p := range j.parts {
+		w.logf("job %d runs", p.id)
+		p.state, p.holds = running, 0
+		run := p.restarts
+		w.after(p.long, func() {
+			if p.state == running && p.restarts == run {
+				w.leave(p, over)
+			}
+		})
+	}
+}
+
+// allocateAll gives all components their nodes, if enough are free.
+func (w *world) allocateAll(leader *slurmJob) {
+	var taken [nodeCount]int
+	chosen := make([][]*node, 0, 1)
+	for _, j := range leader.parts {
+		nodes := w.choose(j, &taken)
+		if len(nodes) < j.n {
+			return
+		}
+		chosen = append(chosen, nodes)
+	}
+	for i, j := range leader.parts {
+		w.allocate(j, chosen[i])
+	}
+}
+
+// choose finds nodes for a job; taken counts what is not free though nobody has it yet.
+func (w *world) choose(j *slurmJob, taken *[nodeCount]int) (nodes []*node) {
 	const hinder = powersave.NodePoweringDown | powersave.NodePowerDown | powersave.NodeDrain | powersave.NodePowerUp
-	var nodes []*node
 	for i := range nodeCount {
 		n := w.nodes[(j.node+i)%nodeCount]
 		switch {
-		case len(nodes) == j.n, n.forgotten, n.down, n.flags.Any(hinder), n.slots()+j.slots() > 2, !n.ours() && j.opts&far == 0:
+		case len(nodes) == j.n, n.forgotten, n.down, n.flags.Any(hinder), n.slots()+taken[n.index]+j.slots() > 2, !n.ours() && j.opts&far == 0:
 		case n.flags.Any(powersave.NodeNotResponding) && !n.flags.Any(powersave.NodePoweringUp):
 		default:
 			nodes = append(nodes, n)
+			taken[n.index] += j.slots()
 		}
 	}
-	if len(nodes) < j.n {
-		return
-	}
+	return nodes
+}
+
+func (w *world) allocate(j *slurmJob, nodes []*node) {
 	j.nodes, j.state, j.asked, j.tellErrs, j.backLife = nodes, configuring, w.now, 0, 0
 	j.reported, j.known = time.Time{}, time.Time{}
 	down := false
@@ -141,7 +197,7 @@ func (w *world) allocate(j *slurmJob) {
 		w.gates++
 		j.gate, j.upSince, j.known = uint64(w.gates), w.now, w.now
 		w.step(powersave.GateOpened{
-			ID: j.gate, JobID: j.id, Nodes: hostlist(j.nodes), Deadline: w.now.Add(15*time.Second + w.some(60*time.Second, gateLate, nodes[0].index)),
+			ID: j.gate, JobID: j.id, HetJob: j.leader(), Nodes: hostlist(j.nodes), Deadline: w.now.Add(15*time.Second + w.some(60*time.Second, gateLate, nodes[0].index)),
 		})
 	})
 }
@@ -153,8 +209,18 @@ func (w *world) killAll(n *node, byUs bool) {
 	}
 }
 
-// kill requeues a job, or ends it.
+// kill requeues a job, or ends it; a het job as a whole (job_mgr.c _het_job_on_node).
 func (w *world) kill(j *slurmJob, byUs bool) {
+	var ours [4]bool
+	for i, p := range j.parts {
+		ours[i] = byUs && j.bound(p)
+	}
+	for i, p := range j.parts {
+		w.killOne(p, ours[i])
+	}
+}
+
+func (w *world) killOne(j *slurmJob, byUs bool) {
 	if j.state != configuring && j.state != running {
 		return
 	}
@@ -169,6 +235,17 @@ func (w *world) kill(j *slurmJob, byUs bool) {
 	}
 	if byUs && w.knows(j) && w.now.Sub(j.asked) > stale {
 		j.backAt, j.backLife = w.now, w.life
+	}
+}
+
+// end takes all components off their nodes.
+func (w *world) end(j *slurmJob) {
+	for _, p := range j.parts {
+		if p.state == configuring || p.state == running {
+			w.leave(p, over)
+		} else if p.state == pending {
+			p.state = over
+		}
 	}
 }
 

@@ -105,7 +105,7 @@ func (w *world) place(p *pod) {
 			used++
 		}
 	}
-	if used >= w.hosts || w.any(lessRoom) || w.soldOut(p) || !w.choose(p) {
+	if used >= w.hosts || w.any(lessRoom) || w.soldOut(p) || !w.bind(p) {
 		if i := slices.Index(offerings[:], p.Offering); i >= 0 {
 			w.shortAt[i] = w.now
 		}

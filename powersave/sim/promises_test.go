@@ -69,13 +69,22 @@ func (w *world) mayForce(n *node) {
 		if j.state != configuring && j.state != running {
 			continue
 		}
-		if j.toldRun != j.restarts+1 && j.tellErrs == 0 && w.now.Sub(j.asked) > stale && !w.crashed && w.knows(j) {
-			w.breaks("takes down a job that does not know why", "job %d on %s", j.id, n.name)
-		}
-		for _, m := range j.nodes {
-			if m != n && m.ours() && m.users == 1 && w.now.After(w.rough) && w.until[powerUp][m.index].IsZero() && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(j.asked)) {
-				m.half, m.halfSince = j, w.now
+		for _, p := range j.parts {
+			if j.bound(p) {
+				w.mayTakeOff(p, n)
 			}
+		}
+	}
+}
+
+// mayTakeOff looks at a job that loses all its nodes because n is given back.
+func (w *world) mayTakeOff(j *slurmJob, n *node) {
+	if j.toldRun != j.restarts+1 && j.tellErrs == 0 && w.now.Sub(j.asked) > stale && !w.crashed && w.knows(j) {
+		w.breaks("takes down a job that does not know why", "job %d on %s", j.id, n.name)
+	}
+	for _, m := range j.nodes {
+		if m != n && m.ours() && m.users == 1 && w.now.After(w.rough) && w.until[powerUp][m.index].IsZero() && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(j.asked)) {
+			m.half, m.halfSince = j, w.now
 		}
 	}
 }

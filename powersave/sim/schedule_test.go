@@ -37,6 +37,7 @@ type step struct {
 	node int // index
 	long time.Duration
 	n    int // nodes of a job
+	many int // tasks of an array, or components of a het job; 0: neither
 	opts jobOptions
 }
 
@@ -47,6 +48,7 @@ const (
 	stays     // may not be requeued
 	far // may use the node that is not ours
 	powerDownOnIdle
+	het
 )
 
 type kind uint8
@@ -206,6 +208,12 @@ var (
 				st.opts |= o.bit
 			}
 		}
+		switch d.below(8) {
+		case 6: // tasks of an array are jobs of their own
+			st.n, st.many = 1, 2+d.below(4)
+		case 7:
+			st.n, st.many, st.opts = 1+st.n/2, 2+d.below(2), st.opts|het
+		}
 		return st
 	}), 1, 7)
 	// A third of the schedules has no rough kinds, so that promises about speed are looked at closely.
@@ -295,6 +303,12 @@ func (st step) String() string {
 	if st.what != job {
 		fmt.Fprintf(&b, " (for %v)", st.long)
 		return b.String()
+	}
+	switch {
+	case st.opts&het != 0:
+		fmt.Fprintf(&b, " with %d components", st.many)
+	case st.many > 0:
+		fmt.Fprintf(&b, " array with %d tasks", st.many)
 	}
 	fmt.Fprintf(&b, " of %d nodes from %s on, for %v", st.n, nodeNames[st.node], st.long)
 	for i, word := range []string{"exclusive", "not to be requeued", "also elsewhere", "PowerDownOnIdle"} {

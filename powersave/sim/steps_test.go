@@ -34,7 +34,7 @@ func (w *world) do(st *step) {
 		w.submit(*st)
 	case cancelJob:
 		if j := n.newest(); j != nil {
-			w.leave(j, over)
+			w.end(j)
 		}
 	case requeueJob:
 		if j := n.newest(); j != nil {
@@ -128,7 +128,7 @@ func (w *world) do(st *step) {
 func (w *world) leaveConf(n *node, later func(func())) {
 	w.roughFor(0)
 	for _, j := range append([]*slurmJob(nil), n.jobs...) {
-		w.leave(j, over)
+		w.end(j)
 		n.drop(j, w.now)
 	}
 	n.down, n.uid, n.instance, n.forgotten, n.left, n.invalid, n.cleaning = false, "", "", true, w.now, false, nil
