@@ -180,7 +180,7 @@ func (e *Engine) tend(n *node) {
 		}
 	case why != "" && serving(state) && !state.Any(judged|NodePowerDown) && n.nobodys():
 		u = NodeUpdate{State: StateDrain, Reason: hostPrefix + why}
-	case why == "" && drained && (n.pod == nil || e.hostsRead) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|turning) &&
+	case why == "" && drained && (n.pod == nil || e.hostsRead) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
 		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
 		u.State = StateResume
 	case leave && drained && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):

@@ -189,7 +189,7 @@ func (w *world) patrolHost(n *node, p *pod) {
 			bad = bad.Add(silent)
 		}
 	}
-	if since := latest(bad, n.since, n.reasonAt); !bad.IsZero() && serves && !n.taken() && !n.flags.Any(powersave.NodeDrain|powersave.NodePowerDown) && w.smooth(since, prompt) {
+	if since := latest(bad, n.since); !bad.IsZero() && serves && w.now.Sub(n.reasonAt) > idle && !n.taken() && !n.flags.Any(powersave.NodeDrain|powersave.NodePowerDown) && w.smooth(since, prompt) {
 		w.breaks("takes jobs on a bad host", "%s since %.3f", w.show(n), bad.Sub(start).Seconds())
 	}
 	if !serves || n.uid == "" || n.taken() || p != nil && p.alive() {

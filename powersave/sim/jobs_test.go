@@ -29,6 +29,8 @@ type slurmJob struct {
 	nodes      []*node // while it has some
 	completing bool
 	gate       uint64 // waiting start gate, 0: none
+	gateAt     time.Time
+	gateUntil  time.Time
 	begin      time.Time
 	asked      time.Time // when it got its nodes, or a program was last called for it
 	reported   time.Time // when it last stood in a resume file
@@ -80,7 +82,9 @@ func (j *slurmJob) leader() uint32 {
 }
 
 // bound says that the bridge can know that both are of one het job: their gates have told.
-func (j *slurmJob) bound(o *slurmJob) bool { return j == o || j.gate != 0 && o.gate != 0 }
+func (w *world) bound(j, o *slurmJob) bool {
+	return j == o || j.gate != 0 && o.gate != 0 && w.now.Sub(latest(j.gateAt, o.gateAt)) > 5*time.Second
+}
 
 func (w *world) job(id uint32) *slurmJob {
 	if id == 0 || int(id) > len(w.jobs) {
@@ -195,9 +199,10 @@ func (w *world) allocate(j *slurmJob, nodes []*node) {
 			return
 		}
 		w.gates++
-		j.gate, j.upSince, j.known = uint64(w.gates), w.now, w.now
+		j.gate, j.upSince, j.known, j.gateAt = uint64(w.gates), w.now, w.now, w.now
+		j.gateUntil = w.now.Add(15*time.Second + w.some(60*time.Second, gateLate, nodes[0].index))
 		w.step(powersave.GateOpened{
-			ID: j.gate, JobID: j.id, HetJob: j.leader(), Nodes: hostlist(j.nodes), Deadline: w.now.Add(15*time.Second + w.some(60*time.Second, gateLate, nodes[0].index)),
+			ID: j.gate, JobID: j.id, HetJob: j.leader(), Nodes: hostlist(j.nodes), Deadline: j.gateUntil,
 		})
 	})
 }
@@ -213,7 +218,7 @@ func (w *world) killAll(n *node, byUs bool) {
 func (w *world) kill(j *slurmJob, byUs bool) {
 	var ours [4]bool
 	for i, p := range j.parts {
-		ours[i] = byUs && j.bound(p)
+		ours[i] = byUs && w.bound(j, p)
 	}
 	for i, p := range j.parts {
 		w.killOne(p, ours[i])

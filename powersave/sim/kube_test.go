@@ -66,8 +66,8 @@ func (w *world) create(a powersave.CreatePod, n *node, life int) {
 		return
 	case w.on(quota, n.index):
 		failed.Err, failed.Trouble = "exceeded quota", powersave.TroubleQuota
-		if n.refusedAt.IsZero() {
-			n.refusedAt = w.now
+		if n.refusedAt.IsZero() || n.refusedOn != a.Offering {
+			n.refusedAt, n.refusedOn = w.now, a.Offering
 		}
 		answer(failed)
 		return

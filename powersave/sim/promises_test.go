@@ -55,7 +55,9 @@ func (w *world) mayUpdate(n *node, u powersave.NodeUpdate) {
 	if n.creating > 0 {
 		w.breaks("frees a name that a pod is being made for", "%s", n.name)
 	}
-	if p := w.pods[n.index]; p != nil && p.alive() && w.now.Sub(p.Created) > stale {
+	// Slurm may have begun to suspend an idle node since it was read, which it ends when a drain is to end.
+	raced := !n.asked && w.now.Sub(n.downReq) < prompt
+	if p := w.pods[n.index]; p != nil && p.alive() && w.now.Sub(p.Created) > stale && !raced {
 		w.breaks("frees the name of a living pod", "%s, pod %s", n.name, p.UID)
 	}
 }
@@ -70,7 +72,7 @@ func (w *world) mayForce(n *node) {
 			continue
 		}
 		for _, p := range j.parts {
-			if j.bound(p) {
+			if w.bound(j, p) {
 				w.mayTakeOff(p, n)
 			}
 		}
@@ -243,6 +245,9 @@ func (w *world) patrolJob(j *slurmJob) {
 		j.upSince = w.now
 	case w.smooth(j.upSince, prompt):
 		w.breaks("gate stays", "job %d, whose nodes serve", j.id)
+	}
+	if j.gate != 0 && w.now.Sub(j.gateUntil) > prompt && w.engine != nil {
+		w.breaks("gate stays", "job %d, whose gate was to be let go at %.3f", j.id, j.gateUntil.Sub(start).Seconds())
 	}
 	switch {
 	case j.state == pending && j.gate != 0 && j.backLife == w.life && w.smooth(j.gateSince, prompt):

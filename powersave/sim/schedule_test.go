@@ -45,8 +45,8 @@ type jobOptions uint8
 
 const (
 	exclusive jobOptions = 1 << iota
-	stays     // may not be requeued
-	far // may use the node that is not ours
+	stays                // may not be requeued
+	far                  // may use the node that is not ours
 	powerDownOnIdle
 	het
 )
@@ -212,7 +212,7 @@ var (
 		case 6: // tasks of an array are jobs of their own
 			st.n, st.many = 1, 2+d.below(4)
 		case 7:
-			st.n, st.many, st.opts = 1+st.n/2, 2+d.below(2), st.opts|het
+			st.n, st.many, st.opts = 1+st.n/3, 2+d.below(2), st.opts|het
 		}
 		return st
 	}), 1, 7)

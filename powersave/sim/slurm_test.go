@@ -36,6 +36,7 @@ type node struct {
 	boot                      time.Time // of the slurmd that registered last
 	uid                       string    // its pod
 	instance                  string    // slurmd's --instance-id
+	asked                     bool      // for being powered down, by somebody
 	goneSince, fineSince      time.Time
 	markSince                 time.Time
 	since, changed, downSince time.Time
@@ -49,6 +50,7 @@ type node struct {
 	creating                  int       // calls under way
 	oddSince, emptySince      time.Time
 	refusedAt                 time.Time // a pod was refused, and none made since
+	refusedOn                 string    // the offering it was for
 	users                     int       // jobs that had it in this epoch
 	half                      *slurmJob // it booted for this job, which was given back
 	halfSince                 time.Time
@@ -58,7 +60,7 @@ type node struct {
 
 func (s *slurm) init() {
 	for i, name := range nodeNames {
-		s.nodes[i] = &node{index: i, name: name, flags: powersave.NodePoweredDown, epoch: 1}
+		s.nodes[i] = &node{index: i, name: name, flags: powersave.NodePoweredDown, epoch: 1, oddSince: start, goneSince: start, fineSince: start, markSince: start}
 	}
 }
 
@@ -198,7 +200,7 @@ func (w *world) power() {
 			n.bootReq = w.now
 			w.turn(n, powersave.NodePowerUp|powersave.NodePoweredDown, powersave.NodePoweringUp|powersave.NodeNotResponding)
 		case len(n.jobs) == 0 && !n.flags.Any(busy) && (n.flags.Any(powersave.NodePowerDown) || idle):
-			n.downReq = w.now
+			n.downReq, n.asked = w.now, n.flags.Any(powersave.NodePowerDown)
 			if n.flags.Any(powersave.NodePowerDown) {
 				n.flags &^= powersave.NodeDrain
 			}

@@ -40,7 +40,7 @@ type world struct {
 	rough  time.Time // until when the bridge may be late
 	stopAt string    // the promise whose breaking ends the run
 	ended  bool
-	rest   int // seconds in which nothing happened
+	rest   int       // seconds in which nothing happened
 	last   *slurmJob // that needs all nodes, at the end
 
 	engine    *powersave.Engine // nil while the bridge is down
@@ -58,9 +58,9 @@ type world struct {
 
 	hostsListed bool // the same of hosts
 	hostsAt     time.Time
-	spool     []spooled
-	sequence  int64
-	lastID    int
+	spool       []spooled
+	sequence    int64
+	lastID      int
 
 	slurm
 	kube
