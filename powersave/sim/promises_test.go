@@ -269,6 +269,9 @@ func (w *world) patrolMember(j *slurmJob, n *node, p *pod) {
 	if !n.ours() || !n.flags.Any(powersave.NodePoweringUp) {
 		return
 	}
+	if p == nil && n.set() == 0 && w.offers && w.limits != [2]int{} {
+		return // it may wait for a pod on another offering to end
+	}
 	greedy := w.strategy[n.set()] == powersave.Greedy
 	since, why := n.refusedAt, powersave.TroubleQuota
 	if p != nil {
