@@ -127,7 +127,7 @@ func (e *Engine) seeHost(h Host) {
 func (e *Engine) troubled(n *node) (why string, leave bool) {
 	switch {
 	case n.pod == nil, n.pod.Phase == PodFailed:
-		if n.care.served && serving(n.slurm.State) {
+		if n.care.served && serving(n.slurm.State) && !n.creating { // else who was asked for it has not answered yet
 			return "the node's pod is gone", false
 		}
 		return "", false

@@ -170,7 +170,7 @@ func (w *world) mayTend(n *node, u powersave.NodeUpdate) {
 		w.breaks("drains a healthy node", "%s on %s: %s", n.name, p.Host, u.Reason)
 	case drain && m.trouble == powersave.HostNotReady && long < silent:
 		w.breaks("drains for a moment's silence", "%s on %s", n.name, p.Host)
-	case u.State == powersave.StatePowerDown && m.trouble == powersave.HostNotReady && long > stale && strings.HasPrefix(n.reason, hostReason):
+	case u.State == powersave.StatePowerDown && len(n.jobs) == 0 && m.trouble == powersave.HostNotReady && long > stale && strings.HasPrefix(n.reason, hostReason):
 		w.breaks("powers down what it cannot see go", "%s on %s", n.name, p.Host)
 	}
 }
