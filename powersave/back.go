@@ -40,8 +40,10 @@ const (
 func (e *Engine) sendBack(job uint32, v Verdict, notBefore time.Time) {
 	if e.backOf(job) == nil {
 		b := &back{job: job, verdict: v, notBefore: notBefore, retryAt: e.now, until: e.now.Add(backMost)}
-		if g := e.gangs[job]; g != nil {
-			b.nodes = slices.Clone(g.nodes)
+		for _, id := range e.hets.of(job) { // any of them takes it along
+			if g := e.gangs[id]; g != nil {
+				b.nodes = append(b.nodes, g.nodes...)
+			}
 		}
 		e.backs = append(e.backs, b)
 	}

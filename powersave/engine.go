@@ -61,6 +61,7 @@ type Engine struct {
 	sets      map[string]NodeSet
 	requests  map[string]*request
 	gangs     map[uint32]*gang
+	hets      hets
 	gates     []*gate
 	heldGates []GateOpened // arrived before the NodeSets were known
 

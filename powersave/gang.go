@@ -58,7 +58,7 @@ func (e *Engine) forget(n *node, registered bool) {
 			g.up = append(g.up, n.name)
 		}
 		if len(g.nodes) == 0 {
-			delete(e.gangs, id)
+			e.dropGang(id)
 			if registered {
 				delete(e.givenBack, id)
 			}
@@ -175,6 +175,9 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 		if e.sets[culprit.set].Strategy != BestEffort {
 			e.powerDown(g)
 		}
+		if len(g.nodes) == 0 {
+			e.dropGang(id)
+		}
 	}
 }
 
@@ -194,7 +197,7 @@ func (e *Engine) leave(n *node, job uint32) {
 	if g := e.gangs[job]; g != nil {
 		g.nodes = slices.DeleteFunc(g.nodes, func(name string) bool { return name == n.name })
 		if len(g.nodes) == 0 {
-			delete(e.gangs, job)
+			e.dropGang(job)
 		}
 	}
 }

@@ -20,6 +20,7 @@ type gate struct {
 }
 
 func (e *Engine) openGate(ev GateOpened) {
+	e.hets.add(ev.JobID, ev.HetJob)
 	if !e.setsRead {
 		e.heldGates = append(e.heldGates, ev)
 		return
@@ -114,23 +115,6 @@ func (e *Engine) endGates(jobs []uint32, reason string) {
 		e.do(AnswerGate{ID: g.id, Reason: reason})
 		return true
 	})
-}
-
-// withSiblings adds the other jobs of het jobs, as far as their gates tell: slurmctld takes a het job off its nodes as a whole
-// (job_mgr.c _het_job_on_node).
-func (e *Engine) withSiblings(jobs []uint32) []uint32 {
-	all := slices.Clone(jobs)
-	for _, g := range e.gates {
-		if g.het == 0 || !slices.Contains(jobs, g.job) {
-			continue
-		}
-		for _, other := range e.gates {
-			if other.het == g.het && !slices.Contains(all, other.job) {
-				all = append(all, other.job)
-			}
-		}
-	}
-	return all
 }
 
 // notifyUser has the gate of a job tell its user why the job is given back, while slurmctld still knows where he sits.

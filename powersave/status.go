@@ -2,7 +2,6 @@ package powersave
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -193,8 +192,10 @@ func (e *Engine) Settled() bool {
 // Gangs returns the jobs that wait for nodes, each with the nodes still missing.
 func (e *Engine) Gangs() map[uint32][]string {
 	out := make(map[uint32][]string, len(e.gangs))
-	for id, g := range maps.All(e.gangs) {
-		out[id] = slices.Clone(g.nodes)
+	for id, g := range e.gangs {
+		if len(g.nodes) > 0 {
+			out[id] = slices.Clone(g.nodes)
+		}
 	}
 	return out
 }

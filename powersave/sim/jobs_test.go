@@ -30,6 +30,7 @@ type slurmJob struct {
 	completing bool
 	gate       uint64 // waiting start gate, 0: none
 	gateAt     time.Time
+	gateLife   int // of the bridge, when it opened
 	gateUntil  time.Time
 	begin      time.Time
 	asked      time.Time // when it got its nodes, or a program was last called for it
@@ -83,7 +84,7 @@ func (j *slurmJob) leader() uint32 {
 
 // bound says that the bridge can know that both are of one het job: their gates have told.
 func (w *world) bound(j, o *slurmJob) bool {
-	return j == o || j.gate != 0 && o.gate != 0 && w.now.Sub(latest(j.gateAt, o.gateAt)) > 5*time.Second
+	return j == o || j.gateLife == w.life && o.gateLife == w.life && w.now.Sub(latest(j.gateAt, o.gateAt)) > 5*time.Second
 }
 
 func (w *world) job(id uint32) *slurmJob {
@@ -199,7 +200,7 @@ func (w *world) allocate(j *slurmJob, nodes []*node) {
 			return
 		}
 		w.gates++
-		j.gate, j.upSince, j.known, j.gateAt = uint64(w.gates), w.now, w.now, w.now
+		j.gate, j.upSince, j.known, j.gateAt, j.gateLife = uint64(w.gates), w.now, w.now, w.now, w.life
 		j.gateUntil = w.now.Add(15*time.Second + w.some(60*time.Second, gateLate, nodes[0].index))
 		w.step(powersave.GateOpened{
 			ID: j.gate, JobID: j.id, HetJob: j.leader(), Nodes: hostlist(j.nodes), Deadline: j.gateUntil,
