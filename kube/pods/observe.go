@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/pods/message"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -49,7 +50,7 @@ func Observe(p *corev1.Pod) powersave.Pod {
 			v.trouble = powersave.TroubleNone
 		}
 	}
-	seen.Reason, seen.Message, seen.Trouble = v.reason, sentence(v.message), v.trouble
+	seen.Reason, seen.Message, seen.Trouble = v.reason, message.Sentence(v.message), v.trouble
 	return seen
 }
 
@@ -110,7 +111,7 @@ func terminated(s *corev1.ContainerStatus) verdict {
 	if t.Signal != 0 {
 		text = fmt.Sprintf("container %s was ended by signal %d", s.Name, t.Signal)
 	}
-	if m := lastLine(t.Message); m != "" {
+	if m := message.LastLine(t.Message); m != "" {
 		text += ": " + m
 	}
 	return verdict{cmp.Or(t.Reason, "Error"), text, containerTrouble(t)}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/slurmtide/slurmtide/kube/pods/message"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -40,40 +41,40 @@ func (w *word) newer(version string) bool {
 // hear takes in an event, in any order, and again.
 func (s *story) hear(e *corev1.Event) {
 	w, matter := word{version: e.ResourceVersion}, (*word)(nil)
-	message := sentence(e.Message)
+	said := message.Sentence(e.Message)
 	growing := false
 	switch e.Reason {
 	case "TriggeredScaleUp", "Nominated": // cluster-autoscaler; Karpenter
 		matter, growing = &s.autoscaler, true
-		w.verdict = verdict{reason: e.Reason, message: "a host is on its way: " + after(message, "scale-up: ", "schedule on: ")}
+		w.verdict = verdict{reason: e.Reason, message: "a host is on its way: " + after(said, "scale-up: ", "schedule on: ")}
 	case "NotTriggerScaleUp", "FailedScaleUp":
 		matter = &s.autoscaler
-		w.verdict = verdict{e.Reason, strings.TrimRight("no host is added: "+counted(after(message, "scale-up: ", "scale-up ", "scale-up")), ": "), powersave.TroubleCapacity}
+		w.verdict = verdict{e.Reason, strings.TrimRight("no host is added: "+message.Sorted(after(said, "scale-up: ", "scale-up ", "scale-up")), ": "), powersave.TroubleCapacity}
 	case "FailedScheduling":
-		if reason, ok := strings.CutPrefix(message, "Failed to schedule pod, "); ok { // Karpenter's words
+		if reason, ok := strings.CutPrefix(said, "Failed to schedule pod, "); ok { // Karpenter's words
 			matter = &s.autoscaler
 			w.verdict = verdict{"FailedScheduling", "no host is added: " + reason, powersave.TroubleCapacity}
 		} else {
 			matter = &s.scheduling
-			w.verdict = verdict{corev1.PodReasonUnschedulable, message, schedulingTrouble(corev1.PodReasonUnschedulable, message)}
+			w.verdict = verdict{corev1.PodReasonUnschedulable, said, schedulingTrouble(corev1.PodReasonUnschedulable, said)}
 		}
 	case "FailedMount", "FailedMapVolume", "FailedAttachVolume":
-		if strings.HasPrefix(message, "Unable to attach or mount volumes") { // the kubelet's summary every two minutes
+		if strings.HasPrefix(said, "Unable to attach or mount volumes") { // the kubelet's summary every two minutes
 			matter = &s.late
-			w.verdict = verdict{e.Reason, message, powersave.TroubleNone}
+			w.verdict = verdict{e.Reason, said, powersave.TroubleNone}
 		} else {
 			matter = &s.start
-			w.verdict = verdict{e.Reason, message, settled(powersave.TroubleConfig, message)}
+			w.verdict = verdict{e.Reason, said, settled(powersave.TroubleConfig, said)}
 		}
 	case "FailedCreatePodSandBox", "NetworkNotReady", "FailedPrepareDynamicResources":
 		matter = &s.start
-		w.verdict = verdict{e.Reason, message, sandboxTrouble(message)}
+		w.verdict = verdict{e.Reason, said, sandboxTrouble(said)}
 	case "Preempted", "Preempting", "Evicted", "Disrupted": // scheduler; kubelet; kubelet and Karpenter; Karpenter
 		matter = &s.taken
-		w.verdict = verdict{e.Reason, message, endTrouble(e.Reason, message)}
+		w.verdict = verdict{e.Reason, said, endTrouble(e.Reason, said)}
 	case "TaintManagerEviction", "DeviceTaintManagerEviction":
 		matter = &s.taken
-		if !strings.HasPrefix(message, "Cancelling") {
+		if !strings.HasPrefix(said, "Cancelling") {
 			w.verdict = verdict{e.Reason, "a taint of its host evicts the pod", powersave.TroubleLost}
 		}
 	}

@@ -3,17 +3,12 @@ package pods
 import (
 	"cmp"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/slurmtide/slurmtide/powersave"
 )
-
-// maxMessage is how long a message for people gets, in bytes.
-const maxMessage = 400
 
 // waitingTrouble is the class of what the kubelet says of a container that waits (kubelet
 // images/types.go, kuberuntime_container.go, container/sync_result.go). Reasons it lacks have no class.
@@ -114,49 +109,3 @@ var (
 	noRuntime = regexp.MustCompile(`no runtime for ".*" is configured|RuntimeHandler ".*" not supported|failed to find runtime handler|runtimeclass.*not found`)
 	noAddress = regexp.MustCompile(`failed to assign an IP address|no (free )?IP addresses available|no available IP|IP space exhausted|[Ii]nsufficient IP`)
 )
-
-// sentence makes one line for people of what Kubernetes components say: without line breaks,
-// transport wrappers and what follows from the rest.
-func sentence(message string) string {
-	s := strings.Join(strings.Fields(message), " ")
-	s = noise.ReplaceAllString(s, "")
-	s = requirements.ReplaceAllString(s, " ($1)")
-	s = strings.TrimRight(s, " .,;:")
-	if len(s) <= maxMessage {
-		return s
-	}
-	// What was done stands first, the cause last.
-	const gap = " ... "
-	head, tail := s[:maxMessage/3], s[len(s)-(maxMessage-maxMessage/3-len(gap)):]
-	return strings.ToValidUTF8(head, "") + gap + strings.ToValidUTF8(tail, "")
-}
-
-// lastLine is where a program that logs says why it ended.
-func lastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return text[strings.LastIndexByte(text, '\n')+1:]
-}
-
-var (
-	// The scheduler repeats its counts for preemption, or says that it found nothing to preempt; gRPC says
-	// its code; Karpenter lists what DaemonSets take; the event recorder says that it joined events.
-	noise = regexp.MustCompile(`[,.]? (no new claims to deallocate, )?preemption: .*$|\. not found$|rpc error: code = \w+ desc = |daemonset overhead=\{[^}]*\}, |^\(combined from similar events\): `)
-	// Karpenter lists every requirement, and then in brackets which one cannot be met.
-	requirements = regexp.MustCompile(` and requirements .*? \(([^()]*)\)`)
-)
-
-// counted sorts a list such as "2 Insufficient cpu, 3 node(s) had taint {a: b}, that the pod didn't tolerate", which the
-// autoscaler writes in another order each time.
-func counted(list string) string {
-	var parts []string
-	for item := range strings.SplitSeq(list, ", ") {
-		number, _, _ := strings.Cut(item, " ")
-		if _, err := strconv.Atoi(number); err != nil && len(parts) > 0 {
-			parts[len(parts)-1] += ", " + item
-			continue
-		}
-		parts = append(parts, item)
-	}
-	slices.Sort(parts)
-	return strings.Join(parts, ", ")
-}
