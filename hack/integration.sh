@@ -52,6 +52,6 @@ done
 KUBECONFIG=$("${cluster[@]}" kubeconfig)
 export KUBECONFIG
 step "CRDs"
-"${cluster[@]}" kubectl apply --server-side -f helm/slurmtide-crds/templates/
+"${cluster[@]}" kubectl apply --server-side -f helm/slurmtide-crds/templates/ -f test/integration/testdata/
 step "tests"
 hack/gotest.sh -tags "${TAGS:-integration}" -count=1 -p 1 -parallel 4 -timeout 45m ${RUN:+-run "$RUN"} ./kube/... ./hack/stack/... ./test/...

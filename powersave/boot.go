@@ -212,11 +212,15 @@ func (e *Engine) create(n *node) {
 	if !e.attempt(n) {
 		return
 	}
+	room, ok := e.roomFor(n)
+	if !ok {
+		return
+	}
 	n.creating, b.moving = true, false
 	if b.times.Asked.IsZero() {
 		b.times.Asked = e.now
 	}
-	c := CreatePod{Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Offering: b.attempt.Offering}
+	c := CreatePod{Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Offering: b.attempt.Offering, Room: room}
 	if len(n.jobs) > 0 {
 		c.Job = n.jobs[0]
 	}

@@ -75,6 +75,7 @@ type Engine struct {
 	hosts   map[string]hostTrouble // those in trouble
 	tending []*node                // to be updated at the end of this step
 
+	rooms    rooms
 	breakers Breakers
 	counted  map[string]map[string]int // what inUse counted in this step
 	closed   map[string]closing        // NodeSets whose powered-down nodes are to stay out of Slurm's choice
@@ -160,6 +161,12 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		e.note(Warn, nil, "", "hosts cannot be read, nodes on cordoned or failing hosts are not drained: "+ev.Err)
 	case PodMarked:
 		e.podMarked(ev)
+	case RoomAsked:
+		e.roomAsked(ev)
+	case RoomsRead:
+		e.roomsRead(ev)
+	case RoomDropped:
+		e.roomDropped(ev)
 	case GateOpened:
 		e.openGate(ev)
 	case GateClosed:
@@ -175,6 +182,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	e.closeSets()
 	e.sendTending()
 	e.free()
+	e.planRooms()
 	e.expireGates()
 	e.planRead()
 	return e.out
@@ -194,6 +202,7 @@ func (e *Engine) NextWake() time.Time {
 	if len(e.freeable) > 0 {
 		sooner(e.freeAt)
 	}
+	sooner(e.rooms.readAt)
 	for _, b := range e.backs {
 		sooner(b.next())
 	}
@@ -335,8 +344,9 @@ func (e *Engine) wake() {
 	}
 }
 
-// wakeAt asks for decide(n) at t, replacing a later appointment.
+// wakeAt asks for decide(n) at t, replacing a later appointment; not in this step, or wake would never end.
 func (e *Engine) wakeAt(n *node, t time.Time) {
+	t = later(t, e.now.Add(time.Millisecond))
 	if !n.wakeAt.IsZero() && !t.Before(n.wakeAt) {
 		return
 	}

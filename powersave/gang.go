@@ -5,14 +5,17 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 // gang is a job whose nodes were powered up for it, however many requests that took. It is whole when every node has
 // registered, and is given back when one cannot.
 type gang struct {
 	job      uint32
-	nodes    []string // those whose boot is in hand
-	up       []string // those that registered for it
+	whole    slurmconf.Hostlist // all its nodes, as far as a request said
+	nodes    []string           // those whose boot is in hand
+	up       []string           // those that registered for it
 	asked    time.Time
 	deadline time.Time
 }
@@ -24,6 +27,9 @@ func (e *Engine) remember(j Job, r Request) {
 		if n := e.nodes[name]; n != nil && n.boot != nil {
 			e.join(n, j.ID, r.Started, r.ResumeTimeout)
 		}
+	}
+	if g := e.gangs[j.ID]; g != nil {
+		g.whole = j.Nodes
 	}
 }
 

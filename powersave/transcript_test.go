@@ -115,6 +115,8 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 					set.Deadline = p.duration(v)
 				case "grace":
 					set.UnschedulableGrace = p.duration(v)
+				case "room":
+					set.AskForRoom = true
 				case "spec":
 					set.SpecGeneration = p.int(v)
 				case "offering":
@@ -233,6 +235,26 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		return powersave.HostSeen{Host: powersave.Host{Name: args[0], Trouble: strings.Join(args[1:], " ")}}
 	case "hosts-unread":
 		return powersave.HostsUnread{Err: strings.Join(args, " ")}
+	case "room-asked":
+		ev := powersave.RoomAsked{Job: uint32(p.int(args[0])), Attempt: p.int(args[1]), Name: args[2]}
+		if ev.Name == "failed" {
+			ev.Name, ev.Trouble, ev.Err = "", powersave.Trouble(strings.Trim(args[3], "-")), strings.Join(args[4:], " ")
+		}
+		return ev
+	case "rooms":
+		var ev powersave.RoomsRead
+		for _, a := range args {
+			f := strings.SplitN(a, "/", 4)
+			room := powersave.Room{Name: f[0], Job: uint32(p.int(f[1])), Attempt: p.int(f[2])}
+			state, message, _ := strings.Cut(f[3], "!")
+			room.State, room.Message = powersave.RoomState(state), strings.ReplaceAll(message, "_", " ")
+			ev.Rooms = append(ev.Rooms, room)
+		}
+		return ev
+	case "rooms-failed":
+		return powersave.RoomsRead{Err: strings.Join(args, " ")}
+	case "room-dropped":
+		return powersave.RoomDropped{Name: args[0], Err: strings.Join(args[1:], " ")}
 	case "gate-closed":
 		return powersave.GateClosed{ID: uint64(p.int(args[0]))}
 	}
@@ -270,7 +292,20 @@ func describe(a powersave.Action) string {
 		if a.Offering != "" {
 			s += " offering=" + a.Offering
 		}
+		if a.Room != "" {
+			s += " room=" + a.Room
+		}
 		return s
+	case powersave.AskRoom:
+		s := fmt.Sprintf("ask room job=%d attempt=%d", a.Request.Job, a.Request.Attempt)
+		for _, set := range a.Request.Sets {
+			s += fmt.Sprintf(" %s/%s=%d", set.NodeSet, set.Offering, set.Pods)
+		}
+		return s
+	case powersave.ReadRooms:
+		return "read rooms"
+	case powersave.DropRoom:
+		return "drop room " + a.Name
 	case powersave.DeletePod:
 		return fmt.Sprintf("delete %s uid=%s: %s", a.Node, a.UID, a.Why)
 	case powersave.MarkPod:

@@ -91,6 +91,10 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
+	rooms, err := pods.NewRooms(kubeConfig, kube)
+	if err != nil {
+		return err
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := bridge.NewMetrics(registry)
@@ -100,7 +104,7 @@ func runBridge(c *urfave.Context) error {
 	}
 	defer slurm.Close()
 	b = bridge.New(bridge.Config{
-		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Log: log, Metrics: metrics, Version: c.App.Version,
+		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, Version: c.App.Version,
 	})
 	socket, err := spool.Listen(dir)
 	if err != nil {
@@ -120,9 +124,12 @@ func runBridge(c *urfave.Context) error {
 		parts = append(parts, func(ctx context.Context) error { return serveMetrics(ctx, listener, registry) })
 	}
 	log.Info("bridge starts", "version", c.App.Version, "spool", dir, "cluster", c.String("cluster"), "namespace", c.String("namespace"), "slurmrestd", c.String("slurmrestd"))
-	err = runAll(ctx, parts)
-	log.Info("bridge ends", "error", err)
-	return err
+	if err := runAll(ctx, parts); err != nil {
+		log.Error("bridge ends", "error", err)
+		return err
+	}
+	log.Info("bridge ends")
+	return nil
 }
 
 // runAll runs the parts until ctx is done or one of them fails, and waits for all to end.

@@ -143,6 +143,7 @@ func printStatus(out io.Writer, st bridge.Status, wide bool) error {
 	for _, s := range e.NodeSets {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", s.Name, s.Nodes, s.PoweredUp, s.Booting, s.Ready, s.Failed, s.Unknown, s.Problem)
 	}
+	printBreakers(w, e.NodeSets)
 	if len(e.Boots)+len(e.Offs) > 0 {
 		fmt.Fprint(w, "\nNODE\tPHASE\tAGE\tJOBS\tPROBLEM")
 		if wide {
@@ -179,4 +180,25 @@ func printStatus(out io.Writer, st bridge.Status, wide bool) error {
 		fmt.Fprintf(w, "%s\t%s\t%s%s\n", age(n.Time), cmp.Or(n.Node, "-"), n.Text, times)
 	}
 	return w.Flush()
+}
+
+// printBreakers says what is not tried at present, and why.
+func printBreakers(w io.Writer, sets []powersave.NodeSetCounts) {
+	head := "\nNODESET\tOFFERING\tNOT TRIED UNTIL\tWHY\n"
+	for _, s := range sets {
+		for _, b := range s.Breakers {
+			if b.State == powersave.BreakerClosed {
+				continue
+			}
+			until := "its spec changes"
+			switch {
+			case b.State == powersave.BreakerHalfOpen:
+				until = "one pod has tried"
+			case !b.Until.IsZero():
+				until = b.Until.UTC().Format(time.RFC3339)
+			}
+			fmt.Fprintf(w, "%s%s\t%s\t%s\t%s: %s\n", head, s.Name, cmp.Or(b.Key.Offering, "-"), until, b.Class, b.Reason)
+			head = ""
+		}
+	}
 }

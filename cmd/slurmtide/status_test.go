@@ -46,3 +46,19 @@ func TestStatusFoldsRepeatedProblems(t *testing.T) {
 	_, table, _ := strings.Cut(out.String(), "RECENT PROBLEM\n")
 	assert.Equal(t, "8s   cpu-0  no answer\n1s   -      no answer (3 times)\n", table)
 }
+
+func TestStatusShowsBreakers(t *testing.T) {
+	until := time.Date(2026, 1, 1, 12, 3, 0, 0, time.UTC)
+	breaker := func(offering string, state powersave.BreakerState, until time.Time) powersave.BreakerRecord {
+		return powersave.BreakerRecord{Key: powersave.BreakerKey{NodeSet: "cpu", Offering: offering}, State: state, Class: powersave.TroubleCapacity, Reason: "no room", Until: until}
+	}
+	var out strings.Builder
+	require.NoError(t, printStatus(&out, bridge.Status{Engine: powersave.Status{NodeSets: []powersave.NodeSetCounts{{Name: "cpu", Breakers: []powersave.BreakerRecord{
+		breaker("", powersave.BreakerOpen, time.Time{}), breaker("demand", powersave.BreakerHalfOpen, until), breaker("fine", powersave.BreakerClosed, until), breaker("spot", powersave.BreakerOpen, until),
+	}}}}}, false))
+	_, table, _ := strings.Cut(out.String(), "WHY\n")
+	assert.Equal(t, `cpu      -         its spec changes      capacity: no room
+cpu      demand    one pod has tried     capacity: no room
+cpu      spot      2026-01-01T12:03:00Z  capacity: no room
+`, table)
+}

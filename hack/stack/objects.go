@@ -3,6 +3,7 @@ package stack
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/pods"
 )
 
 // Containers of the control plane's pod.
@@ -123,14 +125,15 @@ func headless(meta metav1.ObjectMeta, selector map[string]string, ports ...corev
 
 // bridgeRules are all the bridge may do, in its namespace; outside it may look at hosts. It also asks what it may do (selfsubjectaccessreviews), which is
 // outside namespaces and which Kubernetes allows every account.
-func bridgeRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "create", "delete", "patch"}},
-		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodesets"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodesets/status"}, Verbs: []string{"get", "patch"}},
-		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"create", "get", "patch"}},
-		{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"list", "watch", "create", "patch"}},
+func bridgeRules() (rules []rbacv1.PolicyRule) {
+	for _, r := range slices.Concat(pods.Rights(), pods.RoomRights()) {
+		resource := r.Resource
+		if r.Subresource != "" {
+			resource += "/" + r.Subresource
+		}
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, Verbs: r.Verbs})
 	}
+	return rules
 }
 
 // scripts gives every program a script, so that slurm.conf never names a missing file.

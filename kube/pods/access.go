@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -30,18 +31,30 @@ func Rights() []Right {
 	}
 }
 
+// RoomRights are those for NodeSets with spec.boot.provisioningRequest. CheckAccess asks for them when there is one.
+func RoomRights() []Right {
+	return []Right{
+		{Resource: "podtemplates", Verbs: []string{"create", "delete"}},
+		{Group: provisioningRequests.Group, Resource: provisioningRequests.Resource, Verbs: []string{"create", "delete", "get", "list"}},
+	}
+}
+
 // ClusterRights are those outside the namespace. Without them Run works on, see Handler.HostsUnread.
 func ClusterRights() []Right {
 	return []Right{{Resource: hostResource, Verbs: []string{"list", "watch"}}}
 }
 
-// CheckAccess asks the API server about every right in Rights and returns one error that names all that
+// CheckAccess asks the API server about every right in Rights (and RoomRights, if they are needed) and returns one error that names all that
 // are missing. A Transient error means that it could not be asked.
 func (c *Client) CheckAccess(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
+	rights := Rights()
+	if c.asksForRoom() {
+		rights = append(rights, RoomRights()...)
+	}
 	var missing []string
-	for _, right := range Rights() {
+	for _, right := range rights {
 		for _, verb := range right.Verbs {
 			review, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -64,6 +77,19 @@ func (c *Client) CheckAccess(ctx context.Context) error {
 		Err:  errors.New("missing in namespace " + c.namespace + ": " + strings.Join(missing, ", ")),
 		Hint: "add them to the Role of the bridge's service account",
 	}
+}
+
+// asksForRoom says whether a NodeSet has spec.boot.provisioningRequest.
+func (c *Client) asksForRoom() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodeSets == nil {
+		return false
+	}
+	return slices.ContainsFunc(c.nodeSets.List(), func(obj any) bool {
+		ns, ok := obj.(*v1alpha1.NodeSet)
+		return ok && ns.Spec.Boot != nil && ns.Spec.Boot.ProvisioningRequest != nil
+	})
 }
 
 // String is the resource the way kubectl auth can-i takes it.

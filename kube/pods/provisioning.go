@@ -65,6 +65,8 @@ type Rooms struct {
 
 // NewRooms returns a Rooms beside c. It makes no request yet.
 func NewRooms(cfg *rest.Config, c *Client) (*Rooms, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = DefaultQPS, DefaultBurst
 	d, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for ProvisioningRequests: %w", err)

@@ -25,7 +25,7 @@ func TestRBACExample(t *testing.T) {
 			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &clusterRole))
 		}
 	}
-	assert.Equal(t, rules(Rights()), role.Rules)
+	assert.Equal(t, rules(append(Rights(), RoomRights()...)), role.Rules)
 	assert.Equal(t, rules(ClusterRights()), clusterRole.Rules)
 }
 

@@ -111,7 +111,6 @@ func checkSupported(spec *v1alpha1.NodeSetSpec) error {
 		{"spec.replicas greater than 0", spec.Replicas != nil && *spec.Replicas > 0},
 		{"spec.shape.features", spec.Shape.Features != nil},
 		{"spec.shape.weight", spec.Shape.Weight != nil},
-		{"spec.boot.provisioningRequest", spec.Boot != nil && spec.Boot.ProvisioningRequest != nil},
 		{"spec.suspend", spec.Suspend != nil},
 	} {
 		if field.set {

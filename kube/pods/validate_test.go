@@ -45,7 +45,7 @@ func TestValidateOne(t *testing.T) {
 		"weight":            {func(s *v1alpha1.NodeSetSpec) { s.Shape.Weight = new(int32(1)) }, "spec.shape.weight is not supported yet"},
 		"provisioning request": {func(s *v1alpha1.NodeSetSpec) {
 			s.Boot = &v1alpha1.BootPolicy{ProvisioningRequest: &v1alpha1.ProvisioningRequest{ClassName: "atomic"}}
-		}, "spec.boot.provisioningRequest is not supported yet"},
+		}, ""},
 		"suspend":         {func(s *v1alpha1.NodeSetSpec) { s.Suspend = &v1alpha1.SuspendPolicy{} }, "spec.suspend is not supported yet"},
 		"no cpus":         {func(s *v1alpha1.NodeSetSpec) { s.Shape.CPUs = 0 }, "spec.shape.cpus is 0"},
 		"no memory":       {func(s *v1alpha1.NodeSetSpec) { s.Shape.RealMemory = 0 }, "spec.shape.realMemory is 0"},

@@ -52,6 +52,12 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 		b.calls.Go(func() { b.tell(b.tellJob(ctx, a)) })
 	case powersave.HoldJob:
 		b.calls.Go(func() { b.tell(b.holdJob(ctx, a)) })
+	case powersave.AskRoom:
+		b.calls.Go(func() { b.tell(b.askRoom(ctx, a)) })
+	case powersave.ReadRooms:
+		b.calls.Go(func() { b.tell(b.readRooms(ctx)) })
+	case powersave.DropRoom:
+		b.calls.Go(func() { b.tell(b.dropRoom(ctx, a)) })
 	case powersave.BootFailed:
 		b.bootFailed(a)
 	case powersave.FinishRequest:
@@ -82,11 +88,7 @@ func (b *Bridge) create(ctx context.Context, a powersave.CreatePod) powersave.Ev
 		b.Log.Info("pod created", "node", a.Node, "nodeset", a.NodeSet, "request", a.Request, "uid", uid)
 		return powersave.PodCreated{Node: a.Node, UID: uid, Generation: a.Generation}
 	}
-	failed := powersave.PodCreateFailed{Node: a.Node, Generation: a.Generation, Err: err.Error()}
-	var class interface{ Trouble() powersave.Trouble }
-	if errors.As(err, &class) {
-		failed.Trouble = class.Trouble()
-	}
+	failed := powersave.PodCreateFailed{Node: a.Node, Generation: a.Generation, Trouble: troubleOf(err), Err: err.Error()}
 	var permanent interface{ Permanent() bool }
 	if errors.As(err, &permanent) {
 		failed.Permanent = permanent.Permanent()

@@ -59,6 +59,7 @@ type Config struct {
 	SpoolDir   string
 	Slurm      Slurm
 	Kubernetes Kubernetes
+	Rooms      Rooms
 	Log        *slog.Logger
 	Metrics    *Metrics // may be nil
 	Engine     powersave.Config

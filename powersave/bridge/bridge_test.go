@@ -46,6 +46,7 @@ type world struct {
 	createErr error
 	statusErr map[string]error // by NodeSet
 	parallel  int              // Config.Parallel
+	rooms     Rooms            // Config.Rooms
 
 	createTakes, deleteTakes time.Duration
 
@@ -236,7 +237,7 @@ func (w *world) start(t *testing.T, dir string) (b *Bridge, stop func()) {
 	t.Helper()
 	sp, err := spool.Open(dir)
 	require.NoError(t, err)
-	b = New(Config{Spool: sp, SpoolDir: dir, Slurm: w, Kubernetes: w, Parallel: w.parallel, Log: slog.New(slog.DiscardHandler)})
+	b = New(Config{Spool: sp, SpoolDir: dir, Slurm: w, Kubernetes: w, Rooms: w.rooms, Parallel: w.parallel, Log: slog.New(slog.DiscardHandler)})
 	w.mu.Lock()
 	w.bridge = b
 	var pods []powersave.Pod

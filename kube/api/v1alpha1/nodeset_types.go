@@ -68,7 +68,6 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Dynamic'",message="spec.mode Dynamic is not supported yet in this version: use Cloud"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas == 0",message="spec.replicas greater than 0 is not supported yet in this version: remove it or set it to 0"
-// +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.boot.provisioningRequest)",message="spec.boot.provisioningRequest is not supported yet in this version: remove it"
 // +kubebuilder:validation:XValidation:rule="!has(self.suspend)",message="spec.suspend is not supported yet in this version: remove it and set SuspendTime in slurm.conf"
 //
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.exists(c, c.name == 'slurmd')",message="spec.template.spec.containers must have a container named slurmd"
@@ -326,7 +325,9 @@ type BootPolicy struct {
 	// +optional
 	TopologyMode TopologyMode `json:"topologyMode,omitempty"`
 
-	// Ask the cluster autoscaler for all nodes of a job at once before pods are made.
+	// Ask the cluster autoscaler for all nodes of a job at once, and make their pods when it has provisioned them. Needs
+	// its CRD ProvisioningRequest (autoscaling.x-k8s.io/v1). The deadline counts from the resume request all the same.
+	// Nodes that no job asked for get their pods at once.
 	//
 	// +optional
 	ProvisioningRequest *ProvisioningRequest `json:"provisioningRequest,omitempty"`
