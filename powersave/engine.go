@@ -296,8 +296,10 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 	e.setsRead = true
 	e.breakers.NodeSets(sets)
 	e.sets = make(map[string]NodeSet, len(sets))
+	e.rooms.used = false
 	for _, s := range sets {
 		e.sets[s.Name] = s
+		e.rooms.used = e.rooms.used || s.AskForRoom
 		if s.Problem != "" {
 			e.do(Report{Level: Warn, NodeSet: s.Name, Text: s.Problem})
 		}

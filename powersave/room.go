@@ -88,6 +88,7 @@ const (
 
 // rooms holds the requests of the jobs that wait for one.
 type rooms struct {
+	used     bool // a NodeSet asks for room
 	jobs     map[uint32]*room
 	read     bool // once; before, an earlier bridge may have asked already
 	reading  bool
@@ -331,7 +332,7 @@ func (e *Engine) roomKept(n *node) bool {
 		return false
 	}
 	r := e.rooms.jobs[n.jobs[0]]
-	return r != nil && r.State == RoomProvisioned
+	return r != nil && r.State == RoomProvisioned && r.covers(n.set, n.pod.Offering)
 }
 
 func (e *Engine) dropRoom(name string) {
@@ -373,7 +374,7 @@ func (e *Engine) planRooms() {
 	case len(e.rooms.jobs) > 0:
 		e.wantRooms(e.now.Add(roomPoll))
 	case !e.rooms.readAt.IsZero():
-	case slices.ContainsFunc(slices.Collect(maps.Values(e.sets)), func(s NodeSet) bool { return s.AskForRoom }):
+	case e.rooms.used:
 		e.wantRooms(e.now.Add(roomStrayPoll))
 	}
 	if e.rooms.readAt.IsZero() || e.rooms.readAt.After(e.now) {
