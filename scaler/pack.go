@@ -1,0 +1,376 @@
+package scaler
+
+// spot is a node for a share of a job.
+type spot struct {
+	bin   int32
+	f     *fitting
+	room  int64 // tasks it could run
+	tasks int64 // tasks it gets
+	gpus  int64 // of those asked for the job as a whole
+	job   []int64
+	off   bool // the node is powered down
+	opens bool // and this job is the first to need it
+}
+
+// placer puts jobs on nodes the way select/cons_tres does, one after the other, and never moves one: nodes that
+// are up come first, then those that boot or are powered up for a job already, then powered-down ones
+// (node_scheduler.c _build_node_list, _set_sched_weight), each time by weight and name. A job takes nodes in that order until it
+// has enough (eval_nodes.c); its tasks are dealt out one by one (dist_tasks.c).
+type placer struct {
+	w     *world
+	spots []spot
+	gen   uint32 // of bin.mark
+	trial bool   // what is placed may be taken back
+	undo  []undo
+}
+
+// undo is a node as it was.
+type undo struct {
+	at     int32
+	b      bin
+	gres   []int64
+	opened int
+	full   [2]int
+}
+
+// place finds room for one job and takes it. The spots are valid until the next call.
+func (p *placer) place(n *need) []spot {
+	p.gen++
+	return p.placeBeside(n)
+}
+
+// placeBeside does the same, on other nodes than since the last call of place.
+func (p *placer) placeBeside(n *need) []spot {
+	for _, v := range n.variants {
+		if v.dead {
+			continue
+		}
+		if p.find(v) {
+			p.take()
+			return p.spots
+		}
+		v.dead = !p.trial
+	}
+	return nil
+}
+
+// all places the components of a het job, each on nodes of its own (backfill.c _het_job_start_now), or none of them.
+func (p *placer) all(needs []*need, each func(component int, spots []spot)) bool {
+	p.gen++
+	p.trial, p.undo = true, p.undo[:0]
+	defer func() { p.trial = false }()
+	placed := make([][]spot, len(needs))
+	for i, n := range needs {
+		spots := p.placeBeside(n)
+		if spots == nil {
+			p.takeBack()
+			return false
+		}
+		placed[i] = append([]spot(nil), spots...)
+	}
+	for i, spots := range placed {
+		each(i, spots)
+	}
+	return true
+}
+
+// find chooses nodes. If as many nodes as the job may have are not enough, those with little room are left
+// out (job_test.c _choose_nodes does it in steps).
+func (p *placer) find(v *variant) bool {
+	if p.choose(v, false) && p.deal(v.n) {
+		return true
+	}
+	p.forget()
+	if p.choose(v, true) && p.deal(v.n) {
+		return true
+	}
+	p.forget()
+	return false
+}
+
+func (p *placer) forget() {
+	for i := range p.spots {
+		p.w.bins[p.spots[i].bin].mark = 0
+	}
+	p.spots = p.spots[:0]
+}
+
+// choose collects nodes until they are enough: any that can run a task, or, if even, only those that can run as
+// large a part of the job as each must when it gets the most nodes it may have.
+func (p *placer) choose(v *variant, even bool) bool {
+	n := v.n
+	p.spots = p.spots[:0]
+	share := int64(1)
+	if even {
+		share = divUp(n.tasks, v.most)
+	}
+	var tasks int64
+	var gresArray [4]int64
+	gres := append(gresArray[:0], make([]int64, len(n.gresJob))...)
+	add := func(f *fitting, at int32, room int64) {
+		b := &p.w.bins[at]
+		b.mark = p.gen
+		p.spots = append(p.spots, spot{bin: at, f: f, room: room})
+		tasks += room
+		for i := range gres {
+			gres[i] += left(b, f.asks[len(f.asks)-f.jobAsks+i])
+		}
+	}
+	enough := func() bool {
+		for i, g := range n.gresJob {
+			if gres[i] < g.Count {
+				return false
+			}
+		}
+		return tasks >= n.tasks && int64(len(p.spots)) >= v.least
+	}
+	for _, r := range v.required {
+		b := &p.w.bins[r.bin]
+		room := int64(0)
+		if b.state != NodeUnusable && b.mark != p.gen {
+			room = r.f.tasks(b)
+		}
+		if room == 0 {
+			return false
+		}
+		add(r.f, r.bin, room)
+	}
+	tooLittle := func(f *fitting, at int32) bool {
+		for i, g := range n.gresJob {
+			if even && left(&p.w.bins[at], f.asks[len(f.asks)-f.jobAsks+i]) < divUp(g.Count, v.most) {
+				return true
+			}
+		}
+		return false
+	}
+	for i, g := range v.groups {
+		missing := v.counts[i]
+		p.scan(g, share, func(f *fitting, at int32, room int64) bool {
+			if tooLittle(f, at) {
+				return true
+			}
+			add(f, at, room)
+			missing--
+			return missing > 0
+		})
+		if missing > 0 {
+			return false
+		}
+	}
+	if enough() {
+		return true
+	}
+	done := false
+	p.scan(v.rest, share, func(f *fitting, at int32, room int64) bool {
+		if int64(len(p.spots)) >= v.most {
+			return false
+		}
+		if tooLittle(f, at) {
+			return true
+		}
+		add(f, at, room)
+		done = enough()
+		return !done
+	})
+	return done
+}
+
+// scan yields nodes with room for share tasks, until yield is false.
+func (p *placer) scan(cs candidates, share int64, yield func(f *fitting, at int32, room int64) bool) {
+	bins := p.w.bins
+	for tier := up; tier <= booting; tier++ {
+		for _, f := range cs {
+			list, full := f.c.lists[tier], &f.c.full[tier]
+			for *full < len(list) && bins[list[*full]].cores == 0 && bins[list[*full]].shared == 0 {
+				*full++
+			}
+			i := max(f.cursor[tier], *full)
+			leading := !p.trial
+			for ; i < len(list); i++ {
+				at := list[i]
+				b := &bins[at]
+				room := int64(0)
+				if f.barred == nil || !f.barred[at] {
+					room = f.tasks(b)
+				}
+				if room == 0 {
+					if leading {
+						f.cursor[tier] = i + 1
+					}
+					continue
+				}
+				leading = false
+				if room >= share && b.mark != p.gen && !yield(f, at, room) {
+					return
+				}
+			}
+		}
+	}
+	for _, f := range cs {
+		if f.whole < share {
+			continue
+		}
+		c := f.c
+		for c.opened < len(c.off) && bins[c.off[c.opened]].opened {
+			c.opened++
+		}
+		for _, at := range c.off[c.opened:] {
+			b := &bins[at]
+			if b.opened || b.mark == p.gen || f.barred != nil && f.barred[at] {
+				continue
+			}
+			if !yield(f, at, f.whole) {
+				return
+			}
+		}
+	}
+}
+
+// deal gives each chosen node its tasks, and its part of what is asked for the job as a whole.
+func (p *placer) deal(n *need) bool {
+	given := int64(0)
+	for i := range p.spots {
+		s := &p.spots[i]
+		s.tasks = max(1, min(s.f.least, n.tasks-given-int64(len(p.spots)-1-i)))
+		given += s.tasks
+	}
+	for given < n.tasks {
+		open := int64(0)
+		for i := range p.spots {
+			if p.spots[i].tasks < p.spots[i].room {
+				open++
+			}
+		}
+		if open == 0 {
+			return false
+		}
+		each := max(1, (n.tasks-given)/open)
+		for i := range p.spots {
+			s := &p.spots[i]
+			more := min(each, s.room-s.tasks, n.tasks-given)
+			s.tasks += more
+			given += more
+		}
+	}
+	if len(n.gresJob) > 0 && !p.dealGres(n) {
+		return false
+	}
+	return true
+}
+
+// dealGres spreads the job's resources over its nodes, at least one to each where there are enough.
+func (p *placer) dealGres(n *need) bool {
+	for i := range p.spots {
+		p.spots[i].job, p.spots[i].gpus = make([]int64, len(n.gresJob)), 0
+	}
+	for g, want := range n.gresJob {
+		rest := want.Count
+		for round := range 2 {
+			for i := range p.spots {
+				s := &p.spots[i]
+				have := left(&p.w.bins[s.bin], s.f.asks[len(s.f.asks)-s.f.jobAsks+g]) - s.job[g]
+				take := min(have, rest)
+				if round == 0 {
+					take = min(take, 1)
+				}
+				s.job[g] += take
+				rest -= take
+			}
+		}
+		if rest > 0 {
+			return false
+		}
+	}
+	for i := range p.spots {
+		s := &p.spots[i]
+		for g, want := range n.gresJob {
+			if want.Name == "gpu" {
+				s.gpus += s.job[g]
+			}
+		}
+		if !s.f.fits(&p.w.bins[s.bin], s.tasks, s.gpus) {
+			return false
+		}
+	}
+	return true
+}
+
+// take uses the chosen nodes up.
+func (p *placer) take() {
+	for i := range p.spots {
+		s := &p.spots[i]
+		b := &p.w.bins[s.bin]
+		c := s.f.c
+		if p.trial {
+			p.undo = append(p.undo, undo{at: s.bin, b: *b, gres: append([]int64(nil), b.gres...), opened: c.opened, full: c.full})
+		}
+		s.off = b.state == NodeOff
+		if s.off && !b.opened {
+			b.opened, s.opens = true, true
+			c.lists[booting] = append(c.lists[booting], s.bin)
+		}
+		s.f.use(b, s)
+	}
+}
+
+// takeBack undoes everything since the trial began.
+func (p *placer) takeBack() {
+	for i := len(p.undo) - 1; i >= 0; i-- {
+		u := &p.undo[i]
+		b, c := &p.w.bins[u.at], p.w.classes[u.b.class]
+		if b.opened && !u.b.opened {
+			c.lists[booting] = c.lists[booting][:len(c.lists[booting])-1] // opened last
+		}
+		copy(b.gres, u.gres)
+		*b = u.b
+		c.opened, c.full = u.opened, u.full
+	}
+	p.undo = p.undo[:0]
+}
+
+// use takes a job's share from the node.
+func (f *fitting) use(b *bin, s *spot) {
+	cores, mem := f.claim(s.tasks, s.gpus)
+	b.mixed = b.mixed || !b.empty && b.user != f.n.user
+	b.owned = b.owned || f.exclusive == ExclusiveUser
+	b.user, b.empty, b.taken = f.n.user, false, true
+	if f.exclusive == ExclusiveNode {
+		b.cores, b.mem = 0, 0
+		clear(b.gres)
+		return
+	}
+	if f.share > 1 {
+		b.shareOf = f.share
+		b.sharedUsed += cores
+		whole := max(b.shared, divUp(b.sharedUsed, f.share))
+		cores, b.shared = whole-b.shared, whole
+	}
+	b.cores -= cores
+	b.mem -= mem
+	for i, a := range f.asks {
+		want := a.amount(s.tasks)
+		if g := i - (len(f.asks) - f.jobAsks); g >= 0 && s.job != nil {
+			want += s.job[g]
+		}
+		for _, k := range a.kinds {
+			n := min(want, b.gres[k])
+			b.gres[k] -= n
+			want -= n
+		}
+	}
+}
+
+// gpuCount is how many GPUs the job gets here.
+func (s *spot) gpuCount() int64 {
+	n := int64(0)
+	for i, a := range s.f.asks {
+		if a.name != "gpu" {
+			continue
+		}
+		n += a.amount(s.tasks)
+		if g := i - (len(s.f.asks) - s.f.jobAsks); g >= 0 && s.job != nil {
+			n += s.job[g]
+		}
+	}
+	return n
+}

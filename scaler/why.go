@@ -1,0 +1,38 @@
+package scaler
+
+// Why is the class of why a pending job counts as demand for nodes, or does not.
+type Why string
+
+// Classes that count.
+const (
+	// WhyCapacity: nodes must be powered up for it.
+	WhyCapacity Why = "capacity"
+	// WhyRoom: there is room on nodes that are up, or boot; Slurm has not come to it yet.
+	WhyRoom Why = "room"
+)
+
+// Classes that do not count.
+const (
+	// WhyFull: every node that could run it is in use or out of order. Powering up cannot help.
+	WhyFull Why = "full"
+	// WhyImpossible: no NodeSet can ever run it. JobDemand.Detail has the nearest miss.
+	WhyImpossible Why = "impossible"
+	// WhyElsewhere: it can run on nodes outside all NodeSets only.
+	WhyElsewhere   Why = "elsewhere"
+	WhyHeld        Why = "held"        // by its user, an administrator or Slurm; somebody must release it
+	WhyDependency  Why = "dependency"  // on other jobs
+	WhyBeginTime   Why = "begin_time"  // its begin time is yet to come
+	WhyArrayLimit  Why = "array_limit" // as many tasks of its array run as it allows (--array=0-99%5)
+	WhyLicense     Why = "license"
+	WhyLimit       Why = "limit"       // of its association, account or QOS
+	WhyReservation Why = "reservation" // it waits for a reservation, or lost it
+	WhyPartition   Why = "partition"   // the partition is down, or does not admit it
+	WhyPowerLimit  Why = "power_limit" // max_powered_nodes of slurm.conf
+	WhyOther       Why = "other"       // burst buffers, MPI ports, a lock: nothing a node could help with
+	WhyCleaning    Why = "cleaning"    // it was requeued, and still leaves its old nodes
+	// WhyUnknown: the reason, or the request, is one this version does not know.
+	WhyUnknown Why = "unknown"
+)
+
+// Counts reports whether the job is demand for nodes.
+func (w Why) Counts() bool { return w == WhyCapacity || w == WhyRoom }
