@@ -91,6 +91,8 @@ type Breakers struct {
 	sets   map[string]breakerPolicy
 	known  map[BreakerKey]*breaker // without an entry: closed, and nothing failed
 	probes uint64
+	// changes counts what could make Look say something else.
+	changes int
 }
 
 type breakerPolicy struct {
@@ -108,6 +110,7 @@ type breaker struct {
 // NodeSets takes in all NodeSets there are: their back-off, and for those not known yet the breakers
 // that were saved in their status. Breakers of what is gone are forgotten.
 func (b *Breakers) NodeSets(sets []NodeSet) {
+	b.changes++
 	before := b.sets
 	b.sets = make(map[string]breakerPolicy, len(sets))
 	for _, set := range sets {
@@ -166,6 +169,21 @@ func (b *Breakers) put(s *breaker) {
 		b.known = map[BreakerKey]*breaker{}
 	}
 	b.known[s.Key] = s
+	b.changes++
+}
+
+// until is when time alone could make Look say something else; zero: never.
+func (b *Breakers) until(now time.Time) (next time.Time) {
+	for _, s := range b.known {
+		t := s.Until
+		if s.probe != 0 {
+			t = s.probeAt.Add(probeForgotten)
+		}
+		if s.isOpen() && t.After(now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	return next
 }
 
 // AllClosed reports that nothing stands against any boot.
@@ -189,6 +207,7 @@ func (b *Breakers) Look(now time.Time, set NodeSet, inUse map[string]int) Choice
 func (b *Breakers) Pick(now time.Time, set NodeSet, inUse map[string]int) Choice {
 	choice, probes := b.choose(now, set, inUse)
 	for _, s := range probes {
+		b.changes++
 		b.probes++
 		s.State, s.probe, s.probeAt = BreakerHalfOpen, b.probes, now
 		if s.Key.Offering == "" {
@@ -284,6 +303,7 @@ func (b *Breakers) pass(now time.Time, s *breaker, spec int64) Choice {
 
 // Failed reports that an attempt came to nothing, and why.
 func (b *Breakers) Failed(now time.Time, a Attempt, class Trouble, reason string) {
+	b.changes++
 	key, known := b.blame(a, class)
 	probe := b.isProbe(a, key)
 	b.ProbeGone(a)
@@ -321,6 +341,7 @@ func (b *Breakers) Succeeded(a Attempt) {
 		// A node that got its host before the breaker opened does not prove that there is another.
 		if s != nil && (!s.isOpen() || inARow(s.Class) || b.isProbe(a, key)) {
 			delete(b.known, key)
+			b.changes++
 		}
 	}
 	b.ProbeGone(a)
@@ -333,6 +354,7 @@ func (b *Breakers) ProbeGone(a Attempt) {
 		if b.isProbe(a, key) {
 			s := b.known[key]
 			s.State, s.probe = BreakerOpen, 0
+			b.changes++
 		}
 	}
 }

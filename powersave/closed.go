@@ -27,6 +27,10 @@ func (e *Engine) closeSets() {
 	if len(e.closed) == 0 && !fresh && !e.closedAgain && e.breakers.AllClosed() {
 		return
 	}
+	if !fresh && !e.closedAgain && e.closedBy == e.breakers.changes && (e.closedUntil.IsZero() || e.now.Before(e.closedUntil)) {
+		return
+	}
+	e.closedBy, e.closedUntil = e.breakers.changes, e.breakers.until(e.now)
 	now := map[string]closing{}
 	for _, name := range slices.Sorted(maps.Keys(e.sets)) {
 		set := e.sets[name]

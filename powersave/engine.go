@@ -82,6 +82,9 @@ type Engine struct {
 	// closedRead is the complete read closed was worked out for; closedAgain asks for that once more.
 	closedRead  time.Time
 	closedAgain bool
+	// closedBy is the count of the breakers' changes closed was worked out for, closedUntil when time alone could change it.
+	closedBy    int
+	closedUntil time.Time
 
 	releasing []*node        // to be powered down at the end of this step
 	backs     []*back        // jobs being given back
