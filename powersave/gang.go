@@ -290,6 +290,9 @@ func (e *Engine) released(n *node, err string) {
 		return
 	}
 	if b == nil || b.release == nil || !b.release.updating {
+		if err == "" { // its slurmd registered meanwhile, and yet the jobs were taken off it
+			e.freed(n)
+		}
 		return
 	}
 	r := b.release
