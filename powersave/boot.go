@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slurmtide/slurmtide/powersave/spool"
 )
 
 // boot is the order to run a pod for the node until its slurmd has registered.
@@ -64,6 +66,7 @@ func (e *Engine) orderBoot(n *node, req *request) {
 		// Programs can overtake each other before they get a sequence number: only Slurm knows
 		// which order stands.
 		unsure = true
+		n.off.unbooted = n.off.kind == spool.KindResumeFail
 		e.askAgain(n)
 	}
 	if b := n.boot; b != nil {

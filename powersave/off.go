@@ -20,6 +20,7 @@ type off struct {
 	tries     int
 	retryAt   time.Time
 	why       string
+	unbooted  bool   // no slurmd has registered since slurmctld gave the boot up
 	uid, host string // of the pod that is to go
 	times     OffTimes
 }
@@ -38,10 +39,12 @@ func (e *Engine) orderOff(n *node, req *request) {
 	if o := n.off; o != nil {
 		o.requests = append(o.requests, req)
 		o.accepted, o.kind, o.why = e.now, req.Kind, string(req.Kind)
+		o.unbooted = o.unbooted || req.Kind == spool.KindResumeFail
 		e.askAgain(n)
 		return
 	}
-	n.off = &off{kind: req.Kind, requests: []*request{req}, accepted: e.now, read: e.reads.count, why: string(req.Kind)}
+	n.off = &off{kind: req.Kind, requests: []*request{req}, accepted: e.now, read: e.reads.count, why: string(req.Kind),
+		unbooted: req.Kind == spool.KindResumeFail}
 	n.off.times.Requested, n.off.times.Accepted = req.Started, e.now
 	e.activate(n)
 }
@@ -86,7 +89,7 @@ func (e *Engine) decideOff(n *node) {
 		e.dropOff(n)
 		e.decide(n)
 		return
-	case o.confirmed, o.kind == spool.KindResumeFail:
+	case o.confirmed, o.unbooted:
 		// After ResumeTimeout no slurmd has registered, so no job runs; yet Slurm counts the one that
 		// is being requeued as on the node until its PrologSlurmctld has ended.
 	case state.Any(inUse):
