@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -212,9 +213,18 @@ func (w *world) patrolHost(n *node, p *pod) {
 	}
 	if !serves || p == nil || !p.alive() || n.cleaning != nil || (len(n.jobs) > 0) == p.Busy {
 		n.markSince = w.now
-	} else if w.smooth(n.markSince, idle) {
+	} else if w.smooth(latest(n.markSince, n.changed), w.untilMarked(n, p)) {
 		w.breaks("mark is wrong", "pod %s of %s since %.3f: busy=%v with %d jobs", p.UID, n.name, n.markSince.Sub(start).Seconds(), p.Busy, len(n.jobs))
 	}
+}
+
+// untilMarked is how long the mark may be behind: a start gate has Slurm read, else the next read is that of an idle bridge. It has
+// to be less than what nodes may be idle.
+func (w *world) untilMarked(n *node, p *pod) time.Duration {
+	if !p.Busy && slices.ContainsFunc(n.jobs, func(j *slurmJob) bool { return j.gateLife == w.life && w.now.Sub(j.gateAt) > prompt }) {
+		return prompt
+	}
+	return config.PollIdle + 2*time.Second
 }
 
 func latest(times ...time.Time) (t time.Time) {

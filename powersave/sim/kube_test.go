@@ -200,6 +200,10 @@ func (w *world) advance(p *pod, to powersave.PodPhase) {
 func (w *world) fail(p *pod, reason string, t powersave.Trouble) {
 	if w.pods[p.index] == p && p.Phase != powersave.PodTerminating && p.Phase != powersave.PodFailed {
 		p.Phase, p.Reason, p.Trouble, p.host = powersave.PodFailed, reason, t, false
+		n := w.nodes[p.index]
+		if n.crashes++; t == powersave.TroubleCrash && n.crashes > 4 && !w.crashed {
+			w.breaks("tries again what crashes", "%d pods of %s", n.crashes, n.name)
+		}
 		w.watch(p)
 		w.lost(w.nodes[p.index], p.UID)
 		w.placeAll()

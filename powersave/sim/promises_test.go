@@ -84,8 +84,13 @@ func (w *world) mayTakeOff(j *slurmJob, n *node) {
 	if j.toldRun != j.restarts+1 && j.tellErrs == 0 && w.now.Sub(j.asked) > stale && !w.crashed && w.knows(j) {
 		w.breaks("takes down a job that does not know why", "job %d on %s", j.id, n.name)
 	}
+	asked := j.asked // for the newest slice; what was up before that is not known to be of the gang
+	for _, p := range j.parts {
+		asked = latest(asked, p.asked)
+	}
 	for _, m := range j.nodes {
-		if m != n && m.ours() && m.users == 1 && w.now.After(w.rough) && w.until[powerUp][m.index].IsZero() && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(j.asked)) {
+		if m != n && m.ours() && m.users == 1 && w.now.After(w.rough) && w.until[powerUp][m.index].IsZero() &&
+			(m.set() == 0 || w.until[changeSets][0].IsZero()) && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(asked)) {
 			m.half, m.halfSince = j, w.now
 		}
 	}

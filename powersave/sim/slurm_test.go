@@ -47,6 +47,7 @@ type node struct {
 	epoch                     int       // counts power changes
 	judged                    int       // the last epoch in which people had drained it
 	pods                      int       // made in this epoch
+	crashes                   int       // of these, that ended by themselves
 	creating                  int       // calls under way
 	oddSince, emptySince      time.Time
 	refusedAt                 time.Time // a pod was refused, and none made since
@@ -141,7 +142,7 @@ func (n *node) taken() bool { return n.foreign() || strings.Contains(n.reason, p
 func (w *world) turn(n *node, off, on powersave.NodeState) {
 	n.flags = n.flags&^off | on
 	n.epoch++
-	n.pods, n.half = 0, nil
+	n.pods, n.crashes, n.half = 0, 0, nil
 	if n.flags.Any(powersave.NodePoweringUp | powersave.NodePoweredDown) {
 		n.users = len(n.jobs)
 	}
