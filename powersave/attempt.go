@@ -80,7 +80,12 @@ func (e *Engine) attemptOf(n *node) (Attempt, bool) {
 
 // failed tells the breakers that the attempt came to nothing.
 func (e *Engine) failed(n *node, v Verdict) {
-	if a, ok := e.attemptOf(n); ok && !n.boot.blamed {
+	switch a, ok := e.attemptOf(n); {
+	case !ok || n.boot.blamed:
+	case n.boot.alone:
+		e.breakers.ProbeGone(a)
+		e.closeNode(n, v)
+	default:
 		e.breakers.Failed(e.now, a, v.Trouble, v.Reason)
 	}
 	n.boot.attempt, n.boot.blamed = nil, true
@@ -90,6 +95,7 @@ func (e *Engine) succeeded(n *node) {
 	if a, ok := e.attemptOf(n); ok && !n.boot.blamed {
 		e.breakers.Succeeded(a)
 	}
+	n.closed = closing{}
 	n.boot.attempt = nil
 }
 

@@ -29,6 +29,7 @@ type boot struct {
 	blamed        bool     // the breakers know what came of it
 	moving        bool     // the pod is to go, the next is for another offering
 	createTrouble Trouble
+	alone         bool      // createTrouble says nothing about other nodes
 	trouble       Trouble   // seen last
 	troubleAt     time.Time // since when
 	crashed       string    // pod that crashed last

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// closing is a NodeSet none of whose boots can succeed for now.
+// closing is a NodeSet none of whose boots can succeed for now, or one node.
 type closing struct {
 	until  time.Time // zero: until its spec changes
 	reason string
+	tries  int // of a node
 }
 
 // closedPrefix marks the nodes that Slurmtide has drained because of a closing; only those are put back.
@@ -42,7 +43,7 @@ func (e *Engine) closeSets() {
 		if !choice.Until.IsZero() {
 			reason += fmt.Sprintf("; tried again at %s", choice.Until.UTC().Format("15:04:05Z"))
 		}
-		now[name] = closing{choice.Until, reason}
+		now[name] = closing{until: choice.Until, reason: reason}
 	}
 	if maps.Equal(now, e.closed) && !fresh && !e.closedAgain {
 		return
@@ -52,13 +53,18 @@ func (e *Engine) closeSets() {
 	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
 		n := e.nodes[name]
 		c, closed := now[n.set]
+		if !closed && n.closed.until.After(e.now) {
+			c, closed = n.closed, true
+		}
+		state := n.slurm.State
+		off := n.pod == nil && state.Has(NodePoweredDown) && !state.Any(inUse|NodePoweringUp|NodePowerUp|NodePoweringDown|NodeReserved)
+		up := n.alive() && n.pod.Phase != PodTerminating && serving(state) && !state.Any(NodeDown|NodeFail|NodeInvalidReg) // somebody tried it, by hand
 		switch {
-		case n.set == "" || n.read == 0 || n.missing || n.closing || n.boot != nil || n.off != nil || n.pod != nil,
-			!n.slurm.State.Has(NodePoweredDown) || n.slurm.State.Any(inUse|NodePoweringUp|NodePowerUp|NodePoweringDown|NodeReserved):
+		case n.set == "" || n.read == 0 || n.missing || n.closing || n.boot != nil || n.off != nil || !off && !up:
 			continue
-		case closed && !n.slurm.State.Any(judged) && mayWrite(n.slurm.Reason):
+		case closed && off && !state.Any(judged) && mayWrite(n.slurm.Reason):
 			updates = merge(updates, NodeUpdate{State: StateDrain, Reason: c.reason}, name)
-		case !closed && n.slurm.State.Any(NodeDrain) && strings.HasPrefix(n.slurm.Reason, closedPrefix):
+		case !closed && state.Any(NodeDrain) && strings.HasPrefix(n.slurm.Reason, closedPrefix):
 			updates = merge(updates, NodeUpdate{State: StateResume}, name)
 		default:
 			continue
@@ -76,6 +82,14 @@ func (e *Engine) closeSets() {
 	for _, u := range updates {
 		e.do(UpdateNodes{u})
 	}
+}
+
+// closeNode takes a node out of Slurm's choice for a while because it alone cannot boot: somebody else's pod has its name, for
+// instance. Slurm would choose it for the next job, too.
+func (e *Engine) closeNode(n *node, v Verdict) {
+	until := e.now.Add(backoff(DefaultBackoffInitial, DefaultBackoffMax, n.closed.tries, uint64(len(n.name))))
+	n.closed = closing{until, fmt.Sprintf("%s%s; tried again at %s", closedPrefix, v, until.UTC().Format("15:04:05Z")), n.closed.tries + 1}
+	e.wakeAt(n, until)
 }
 
 // closedUpdated takes in the answer to an update of closeSets.

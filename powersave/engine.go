@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"time"
 
@@ -29,6 +30,9 @@ type Config struct {
 	// RegisterGrace is how long a running slurmd may stay unregistered after a repeated power-up
 	// before its pod is replaced. Default 5 s.
 	RegisterGrace time.Duration
+	// BadHardware matches the reasons with which people, or their health checks, drain nodes whose hardware is bad; the
+	// hosts of those nodes are marked (TaintHost). Nil: none are.
+	BadHardware *regexp.Regexp
 	// History is how many finished boots, and how many finished power-downs, Status shows. Default 1000.
 	History int
 }
@@ -66,6 +70,7 @@ type Engine struct {
 	heldGates []GateOpened // arrived before the NodeSets were known
 
 	podsRead, setsRead, hostsRead bool
+	blind                         bool // pods or NodeSets cannot be read at present
 
 	reads    reads
 	freeable []*node // pods gone, name to be freed in Slurm
@@ -74,6 +79,7 @@ type Engine struct {
 
 	hosts   map[string]hostTrouble // those in trouble
 	tending []*node                // to be updated at the end of this step
+	taints  []*taint               // hosts to be marked
 
 	rooms    rooms
 	breakers Breakers
@@ -134,6 +140,8 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		e.readPods(ev.Pods)
 	case PodSeen:
 		e.seePod(ev.Pod)
+	case KubernetesUnread:
+		e.kubernetesUnread(ev.Err)
 	case PodGone:
 		e.losePod(ev.Node, ev.UID)
 	case SlurmRead:
@@ -170,6 +178,8 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		e.roomsRead(ev)
 	case RoomDropped:
 		e.roomDropped(ev)
+	case HostTainted:
+		e.hostTainted(ev)
 	case GateOpened:
 		e.openGate(ev)
 	case GateClosed:
@@ -181,6 +191,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	}
 	e.wake()
 	e.askBacks()
+	e.askTaints()
 	e.sendReleases()
 	e.closeSets()
 	e.sendTending()
@@ -208,6 +219,11 @@ func (e *Engine) NextWake() time.Time {
 	sooner(e.rooms.readAt)
 	for _, b := range e.backs {
 		sooner(b.next())
+	}
+	for _, t := range e.taints {
+		if !t.asking {
+			sooner(t.retryAt)
+		}
 	}
 	for _, c := range e.closed {
 		if c.until.After(e.now) { // else a read is awaited
@@ -295,7 +311,7 @@ func (e *Engine) finish(req *request) {
 }
 
 func (e *Engine) readNodeSets(sets []NodeSet) {
-	first := !e.setsRead
+	first, before := !e.setsRead, e.sets
 	e.setsRead = true
 	e.breakers.NodeSets(sets)
 	e.sets = make(map[string]NodeSet, len(sets))
@@ -322,6 +338,9 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
 		n := e.nodes[name]
 		set := owner[name]
+		if before[set].SpecGeneration != e.sets[set].SpecGeneration {
+			n.closed, e.closedAgain = closing{}, true
+		}
 		if set != "" && n.read == 0 {
 			e.reads.wantComplete(e.now) // the next one may be far
 		}

@@ -55,10 +55,14 @@ func (t hostTrouble) silent() bool { return t.what == HostNotReady || t.what == 
 type care struct {
 	served  bool        // a pod of ours has served the node since it was powered up
 	lostAt  time.Time   // when it was first found without one
+	downAt  time.Time   // see heal
 	update  *NodeUpdate // under way
 	retryAt time.Time
 	marking string    // UID of the pod that is being marked
 	markAt  time.Time // when it may be tried again
+	note    string    // reason that the node had without being drained
+	sound   string    // UID of the pod whose slurmd has served without complaint
+	blamed  string    // UID and reason that the host was marked for
 }
 
 func (e *Engine) readHosts(hosts []Host) {
@@ -135,7 +139,7 @@ func (e *Engine) troubled(n *node) (why string, leave bool) {
 		return "pod is being evicted", true
 	}
 	t, found := e.hosts[n.pod.Host]
-	if until := t.since.Add(silence); t.silent() && until.After(e.now) {
+	if until := t.since.Add(silence); t.silent() && until.After(e.now) && !n.drainedHere() {
 		e.wakeAt(n, until)
 		return "", false
 	}
@@ -150,14 +154,14 @@ func (e *Engine) troubled(n *node) (why string, leave bool) {
 func (e *Engine) tend(n *node) {
 	c := &n.care
 	if n.set == "" || n.read == 0 || n.missing || n.boot != nil || n.off != nil {
-		c.lostAt = time.Time{}
+		c.lostAt, c.downAt = time.Time{}, time.Time{}
 		if n.boot != nil {
 			c.served = false
 		}
 		return
 	}
 	state := n.slurm.State
-	alive, drained := n.pod != nil && n.pod.Phase != PodFailed, n.drainedHere()
+	alive, drained := n.alive(), n.drainedHere()
 	switch {
 	case !serving(state):
 		c.served = false
@@ -165,7 +169,7 @@ func (e *Engine) tend(n *node) {
 		c.served = true
 	}
 	why, leave := e.troubled(n)
-	lost := e.lost(n, why != "" && !alive)
+	lost, heals := e.lost(n, why != "" && !alive), e.heal(n, why == "" || leave)
 	u := NodeUpdate{}
 	switch {
 	case c.update != nil || n.closing:
@@ -178,12 +182,14 @@ func (e *Engine) tend(n *node) {
 		if n.nobodys() {
 			u.Reason = hostPrefix + why
 		}
+	case heals != StateNone:
+		u.State = heals
 	case why != "" && serving(state) && !state.Any(judged|NodePowerDown) && n.nobodys():
 		u = NodeUpdate{State: StateDrain, Reason: hostPrefix + why}
 	case why == "" && drained && (n.pod == nil || e.hostsRead) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
 		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
 		u.State = StateResume
-	case leave && drained && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):
+	case leave && drained && !e.blind && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):
 		u.State = StatePowerDown
 	default:
 		return
@@ -192,12 +198,20 @@ func (e *Engine) tend(n *node) {
 		e.reads.wantComplete(e.now) // somebody may have said something about it since
 		return
 	}
-	if u.Reason != "" {
+	switch {
+	case heals == StatePowerDown:
+		e.note(Warn, n, "", "slurmd does not answer, though pod "+n.pod.UID+" runs: powering the node down")
+	case heals == StateResume:
+		e.note(Info, n, "", "slurmctld gave its boot up a while ago: putting the node back")
+	case u.Reason != "":
 		e.note(Warn, n, "", why+map[StateChange]string{StateDrain: ": draining the node", StatePowerDownForce: ": powering the node down"}[u.State])
 	}
 	c.update = &u
 	e.tending = append(e.tending, n)
 }
+
+// alive says that the node has a pod that has not ended.
+func (n *node) alive() bool { return n.pod != nil && n.pod.Phase != PodFailed }
 
 // drainedHere says that nobody but us keeps the node out of use: slurmctld adds its own reasons to ours (node_mgr.c
 // set_node_reason).
@@ -221,7 +235,7 @@ const turning = NodePoweringUp | NodePoweringDown | NodeRebootRequested | NodeRe
 func (e *Engine) lost(n *node, gone bool) bool {
 	c := &n.care
 	switch state := n.slurm.State; {
-	case !gone:
+	case !gone, e.blind:
 		c.lostAt = time.Time{}
 	case state.Any(NodeDown) && !n.nobodys(): // people know more
 	case c.lostAt.IsZero():
@@ -267,7 +281,7 @@ func (e *Engine) tended(n *node, u NodeUpdate, err string) bool {
 		n.slurm.State |= NodeDrain
 		n.slurm.Reason = u.Reason
 	case StateResume:
-		n.slurm.State &^= NodeDrain
+		n.slurm.State &^= NodeDrain | NodeDown
 		n.slurm.Reason = ""
 	case StatePowerDown:
 		n.slurm.State |= NodePowerDown

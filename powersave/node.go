@@ -25,9 +25,10 @@ type node struct {
 	goneUID  string // newest UID known to exist no longer
 	delTries int
 	delRetry time.Time
-	creating bool // CreatePod is not answered yet
-	forces   int  // updates of sendReleases that are not answered yet
-	closing  bool // an update of closeSets is under way
+	creating bool    // CreatePod is not answered yet
+	forces   int     // updates of sendReleases that are not answered yet
+	closing  bool    // an update of closeSets is under way
+	closed   closing // it alone cannot boot for now
 	care     care
 	believe  int    // only reads asked for after this many tell the truth: slurmctld has changed the node since
 	failed   string // how far the boot came that was given up last
@@ -105,7 +106,7 @@ func (n *node) stray() bool {
 	switch {
 	case n.slurm.State.Any(NodePoweringUp):
 		return n.pod == nil && n.set != ""
-	case n.missing, n.slurm.State.Any(poweredOff):
+	case n.missing, n.slurm.State.Any(poweredOff | NodeFuture):
 		return n.pod != nil && n.pod.Phase != PodTerminating
 	}
 	return false
@@ -123,9 +124,13 @@ func (e *Engine) activate(n *node) {
 
 // decide looks at one node and asks for the next thing it needs.
 func (e *Engine) decide(n *node) {
-	switch {
-	case !e.podsRead || !e.setsRead: // what has not been read must not be taken for absent
+	if !e.podsRead || !e.setsRead { // what has not been read must not be taken for absent
 		return
+	}
+	if until := n.closed.until; !until.IsZero() && !until.After(e.now) {
+		n.closed.until, e.closedAgain = time.Time{}, true
+	}
+	switch {
 	case n.off != nil: // also while a boot it may end is in hand
 		e.decideOff(n)
 	case n.boot != nil:
@@ -135,6 +140,7 @@ func (e *Engine) decide(n *node) {
 	}
 	e.tend(n)
 	e.mark(n)
+	e.blame(n)
 }
 
 // delete asks for the node's pod to go. Callers have made sure that Slurm does not use it.

@@ -81,7 +81,7 @@ func (e *Engine) decideOff(n *node) {
 	}
 	state := n.slurm.State
 	switch {
-	case n.missing:
+	case n.missing, state.Any(NodeFuture):
 	case state.Any(NodePoweringUp), !state.Any(poweredOff):
 		// Also when it was confirmed before: a slurmd that outlived SuspendTimeout can register again.
 		// POWER_DOWN alone is a newer wish, for which SuspendProgram will be called again.
@@ -144,6 +144,9 @@ func (e *Engine) decideOff(n *node) {
 func (e *Engine) offDone(n *node) {
 	o := n.off
 	defer e.dropOff(n)
+	if n.closed.until.After(e.now) {
+		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // closeSets is to take it out of Slurm's choice
+	}
 	if n.set == "" && o.uid == "" { // not ours
 		return
 	}

@@ -4,7 +4,27 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
+
+// KubernetesUnread says that pods or NodeSets cannot be read at present, and why; without Err that they can be again.
+// Until then nothing is taken down for what was known of them before.
+type KubernetesUnread struct{ Err string }
+
+func (KubernetesUnread) event() {}
+
+// kubernetesUnread takes in whether pods and NodeSets can be read. What is to be taken down because two sightings agree needs
+// both of them while they can.
+func (e *Engine) kubernetesUnread(err string) {
+	e.blind = err != ""
+	for _, n := range e.nodes {
+		n.strayAt, n.strayOK = time.Time{}, false
+		n.care.lostAt, n.care.downAt = time.Time{}, time.Time{}
+	}
+	if !e.blind {
+		e.reads.wantComplete(e.now)
+	}
+}
 
 func (e *Engine) readPods(pods []Pod) {
 	e.podsRead = true
@@ -61,7 +81,7 @@ func (e *Engine) podCreated(ev PodCreated) {
 	}
 	n.creating = false
 	if b := n.boot; b != nil && b.generation == ev.Generation {
-		b.tries, b.createTrouble = 0, TroubleNone
+		b.tries, b.createTrouble, b.alone = 0, TroubleNone, false
 	}
 	if n.pod == nil {
 		p := Pod{Node: ev.Node, NodeSet: n.set, UID: ev.UID, Generation: ev.Generation, Phase: PodPending, Created: e.now, Busy: len(n.jobs) > 0}
@@ -89,7 +109,8 @@ func (e *Engine) podCreateFailed(ev PodCreateFailed) {
 	}
 	if n.pod == nil {
 		b.problem, b.createTrouble = ev.Err, ev.Trouble
-		if ev.Permanent && ev.Trouble == TroubleNone {
+		b.alone = ev.Permanent && ev.Trouble == TroubleNone
+		if b.alone {
 			b.createTrouble = TroubleConfig
 		}
 		e.note(Warn, n, b.request(), "creating pod failed: "+ev.Err)

@@ -95,7 +95,7 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 		return
 	}
 	e.reads.answered(e.now, ev)
-	whole := ev.Complete && e.podsRead && e.setsRead
+	whole := ev.Complete && e.podsRead && e.setsRead && !e.blind
 	seen := make(map[string]bool, len(ev.Nodes))
 	for _, s := range ev.Nodes {
 		seen[s.Name] = true

@@ -181,6 +181,18 @@ func (e *Engine) Counts() []NodeSetCounts {
 	return list
 }
 
+// Reads says how well the two APIs can be read.
+type Reads struct {
+	Slurm      bool      // the last read of Slurm went well
+	SlurmAt    time.Time // newest complete read; zero: none yet
+	Kubernetes bool      // NodeSets and pods have been read, and can be
+}
+
+// Reads describes the present state.
+func (e *Engine) Reads() Reads {
+	return Reads{Slurm: e.SlurmRead() && e.reads.lastErr == "", SlurmAt: e.reads.complete, Kubernetes: e.podsRead && e.setsRead && !e.blind}
+}
+
 // SlurmRead reports whether Slurm has been read completely at least once.
 func (e *Engine) SlurmRead() bool { return !e.reads.complete.IsZero() }
 

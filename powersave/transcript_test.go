@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,10 +43,11 @@ type player struct {
 	// reasons of the newest update of each kind, for the answers
 	reasons map[powersave.StateChange]string
 	marks   bool // MarkPod is shown
+	taints  []powersave.TaintHost
 }
 
 func play(t *testing.T, script string) string {
-	p := &player{t: t, engine: powersave.New(powersave.Config{}), now: epoch, reasons: map[powersave.StateChange]string{powersave.StateDrain: "slurmtide: closed: no room"}}
+	p := &player{t: t, engine: powersave.New(powersave.Config{BadHardware: regexp.MustCompile("NHC")}), now: epoch, reasons: map[powersave.StateChange]string{powersave.StateDrain: "slurmtide: closed: no room"}}
 	var out strings.Builder
 	for _, line := range strings.Split(strings.TrimRight(script, "\n"), "\n") {
 		if strings.HasPrefix(line, " ") {
@@ -255,6 +257,15 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		return powersave.RoomsRead{Err: strings.Join(args, " ")}
 	case "room-dropped":
 		return powersave.RoomDropped{Name: args[0], Err: strings.Join(args[1:], " ")}
+	case "kubernetes-unread":
+		return powersave.KubernetesUnread{Err: strings.Join(args, " ")}
+	case "tainted":
+		for _, a := range p.taints {
+			if a.Host == args[0] && a.Node == args[1] {
+				return powersave.HostTainted{TaintHost: a, Err: strings.Join(args[2:], " ")}
+			}
+		}
+		require.FailNow(p.t, "nobody asked for that", args)
 	case "gate-closed":
 		return powersave.GateClosed{ID: uint64(p.int(args[0]))}
 	}
@@ -277,6 +288,8 @@ func (p *player) step(ev powersave.Event) []string {
 			if !p.marks {
 				continue
 			}
+		case powersave.TaintHost:
+			p.taints = append(p.taints, a)
 		case powersave.UpdateNodes:
 			p.reasons[a.Update.State] = a.Update.Reason
 		}
@@ -310,6 +323,8 @@ func describe(a powersave.Action) string {
 		return fmt.Sprintf("delete %s uid=%s: %s", a.Node, a.UID, a.Why)
 	case powersave.MarkPod:
 		return fmt.Sprintf("mark %s uid=%s busy=%v", a.Node, a.UID, a.Busy)
+	case powersave.TaintHost:
+		return fmt.Sprintf("taint %s node=%s uid=%s: %s", a.Host, a.Node, a.UID, a.Reason)
 	case powersave.UpdateNodes:
 		s := "update " + slurmconf.CompressHostlist(a.Update.Nodes)
 		if a.Update.State != powersave.StateNone {

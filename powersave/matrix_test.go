@@ -1,0 +1,374 @@
+package powersave_test
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+const matrixFile = "testdata/matrix.md"
+
+// matrixRow says what is done about the combinations it fits: at the first sighting, at a second one that comes too
+// early, and from then on.
+type matrixRow struct {
+	slurm, pods []string // patterns
+	want        [3]string
+	used        bool
+}
+
+type situation struct {
+	name   string
+	known  bool // slurmctld has the node
+	set    bool // a NodeSet names it
+	state  powersave.NodeState
+	reason string
+}
+
+// matrixPods are the second table; "other" pods have not the UID that Slurm knows.
+var matrixPods = func() []string {
+	pods := []string{"none", "by hand", "ready, host cordoned", "ready, host silent"}
+	for _, phase := range []string{"pending", "scheduled", "running", "ready", "failed", "terminating", "unknown"} {
+		pods = append(pods, phase, "other "+phase)
+	}
+	return pods
+}()
+
+// TestMatrix lets a new engine see every combination of what Slurm shows and what pod there is, and compares what it asks
+// for with testdata/matrix.md.
+func TestMatrix(t *testing.T) {
+	situations, rows := readMatrix(t)
+	for _, s := range situations {
+		for _, pod := range matrixPods {
+			row := find(rows, s, pod)
+			if !assert.NotNil(t, row, "no row for %q with pod %q", s.name, pod) {
+				continue
+			}
+			row.used = true
+			w := newMatrixWorld(t, s, pod)
+			w.run(2 * time.Minute)
+			assert.Equal(t, row.want, w.did(), "%q with pod %q", s.name, pod)
+		}
+	}
+	for _, r := range rows {
+		assert.True(t, r.used, "no combination needs the row %v | %v", r.slurm, r.pods)
+		for i, done := range r.want[:2] {
+			assert.NotRegexp(t, takesDown, done, "sighting %d of %v | %v", i+1, r.slurm, r.pods)
+		}
+	}
+}
+
+// takesDown are the words for what hurts whoever still uses the node or its pod. Powering a node down that is idle does not: slurmctld
+// waits for jobs that came meanwhile.
+var takesDown = regexp.MustCompile(`remove|force|free`)
+
+// TestMatrixUnread lets the engine see the same combinations while something cannot be read.
+func TestMatrixUnread(t *testing.T) {
+	situations, _ := readMatrix(t)
+	for name, tt := range map[string]struct {
+		blind func(w *matrixWorld)
+		want  string // at most
+	}{
+		"pods never read":          {func(w *matrixWorld) { w.noPods = true }, `^$`},
+		"NodeSets never read":      {func(w *matrixWorld) { w.noSets = true }, `^$`},
+		"Slurm never read":         {func(w *matrixWorld) { w.answers = -1 }, `^$`},
+		"Slurm read in part only":  {func(w *matrixWorld) { w.incomplete = true }, `^(adopt|clear|boot|drain|resume|off|mark| )*$`},
+		"Slurm read once":          {func(w *matrixWorld) { w.answers = 1 }, `^(adopt|clear|boot|drain|resume|off|mark|say| )*$`},
+		"Kubernetes read once":     {func(w *matrixWorld) { w.kubernetesFails = true }, `^(adopt|clear|boot|drain|resume|mark|say| )*$`},
+		"NodeSets and pods unread": {func(w *matrixWorld) { w.noPods, w.noSets = true, true }, `^$`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			most := regexp.MustCompile(tt.want)
+			for _, s := range situations {
+				for _, pod := range matrixPods {
+					w := newMatrixWorld(t, s, pod)
+					tt.blind(w)
+					w.run(30 * time.Second)
+					did := w.did()
+					assert.Regexp(t, most, strings.TrimSpace(strings.Join(did[:], " ")), "%q with pod %q", s.name, pod)
+				}
+			}
+		})
+	}
+}
+
+func readMatrix(t *testing.T) (situations []situation, rows []*matrixRow) {
+	t.Helper()
+	text, err := os.ReadFile(matrixFile)
+	require.NoError(t, err)
+	section, words := "", powersave.NodeState(0)
+	for line := range strings.Lines(string(text)) {
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
+			section = strings.TrimSpace(heading)
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		switch {
+		case !strings.HasPrefix(line, "| "), cells[0] == "situation", cells[0] == "Slurm", cells[0] == "pod":
+		case section == "What Slurm shows":
+			require.Len(t, cells, 3, line)
+			s := situation{name: cells[0], known: cells[1] != "", reason: cells[2]}
+			if s.known {
+				s.state = powersave.ParseNodeState(strings.Split(cells[1], "+")) | powersave.NodeCloud
+			}
+			words |= s.state
+			foreign := s
+			foreign.name = "no NodeSet: " + s.name
+			s.set = true
+			situations = append(situations, s, foreign)
+		case section == "Rows":
+			require.Len(t, cells, 6, line)
+			require.NotEmpty(t, cells[5], "a row without a reason: %s", line)
+			r := &matrixRow{slurm: strings.Split(cells[0], "; "), pods: strings.Split(cells[1], "; ")}
+			for i, done := range cells[2:5] {
+				r.want[i] = strings.Trim(done, "-")
+			}
+			rows = append(rows, r)
+		}
+	}
+	require.NotEmpty(t, rows)
+	for i := range 64 {
+		word := powersave.NodeState(1) << i
+		if word.String() != "" {
+			assert.True(t, words.Has(word), "no situation shows %s", word)
+		}
+	}
+	return situations, rows
+}
+
+func find(rows []*matrixRow, s situation, pod string) *matrixRow {
+	fits := func(patterns []string, name string) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool {
+			ok, err := path.Match(p, name)
+			return err == nil && ok
+		})
+	}
+	for _, r := range rows {
+		if fits(r.slurm, s.name) && fits(r.pods, pod) {
+			return r
+		}
+	}
+	return nil
+}
+
+// matrixWorld is one node, and does at once what the engine asks for.
+type matrixWorld struct {
+	t      *testing.T
+	engine *powersave.Engine
+	now    time.Time
+	situation
+	instance string
+	pod      *powersave.Pod
+	reads    []powersave.ReadSlurm // to be answered
+	events   []powersave.Event     // answers to the rest
+	words    [3][]string
+	warned   [3]bool
+	over     bool // what follows is SuspendProgram's
+
+	noPods, noSets, incomplete, kubernetesFails bool
+	answers                                     int // how many reads are answered; 0: all, less: none
+	answered                                    int
+}
+
+const matrixNode = "cpu-0"
+
+func newMatrixWorld(t *testing.T, s situation, pod string) *matrixWorld {
+	w := &matrixWorld{t: t, now: epoch, situation: s}
+	w.engine = powersave.New(powersave.Config{
+		PollIdle: 4 * time.Second, PollFast: 2 * time.Second, PollSlow: 2 * time.Second, BadHardware: regexp.MustCompile("NHC"),
+	})
+	phase, host, onHost := strings.Cut(pod, ", host ")
+	phase, other := strings.CutPrefix(phase, "other ")
+	if s.known && !s.state.Any(powersave.NodePoweredDown|powersave.NodePoweringUp|powersave.NodeFuture) && pod != "by hand" {
+		w.instance = "u0"
+	}
+	if pod == "none" || pod == "by hand" {
+		return w
+	}
+	w.pod = &powersave.Pod{Node: matrixNode, UID: "u0", Generation: 1, Phase: powersave.PodPhase(phase), Host: "h1", Created: epoch}
+	if other {
+		w.pod.UID = "u1"
+	}
+	if onHost {
+		w.pod.Host = "h-" + host
+	}
+	switch w.pod.Phase {
+	case powersave.PodPending:
+		w.pod.Host = ""
+	case powersave.PodFailed:
+		w.pod.Reason, w.pod.Trouble = "Error", powersave.TroubleCrash
+	default:
+	}
+	return w
+}
+
+// run lets the engine look for d.
+func (w *matrixWorld) run(d time.Duration) {
+	set := powersave.NodeSet{Name: "cpu", Nodes: slurmconf.NewHostlist("cpu-1")}
+	if w.set {
+		set.Nodes = slurmconf.NewHostlist(matrixNode, "cpu-1")
+	}
+	if !w.noSets {
+		w.step(powersave.NodeSetsRead{NodeSets: []powersave.NodeSet{set}})
+	}
+	if !w.noPods {
+		var pods []powersave.Pod
+		if w.pod != nil {
+			pods = append(pods, *w.pod)
+		}
+		w.step(powersave.PodsRead{Pods: pods})
+	}
+	w.step(powersave.HostsRead{Hosts: []powersave.Host{
+		{Name: "h1"}, {Name: "h-cordoned", Trouble: powersave.HostCordoned}, {Name: "h-silent", Trouble: powersave.HostNotReady},
+	}})
+	for !w.over && w.now.Before(epoch.Add(d)) {
+		w.answer()
+		next := w.engine.NextWake()
+		if next.IsZero() {
+			break
+		}
+		if next.After(w.now) {
+			w.now = next
+		} else {
+			w.now = w.now.Add(time.Millisecond)
+		}
+		w.step(powersave.Tick{})
+	}
+}
+
+// answer gives what the engine waits for; reads last.
+func (w *matrixWorld) answer() {
+	for len(w.events)+len(w.reads) > 0 && !w.over {
+		if len(w.events) > 0 {
+			ev := w.events[0]
+			w.events = w.events[1:]
+			w.step(ev)
+			continue
+		}
+		w.reads = nil
+		w.now = w.now.Add(100 * time.Millisecond)
+		if w.answered++; w.answers != 0 && w.answered > w.answers {
+			w.step(powersave.SlurmReadFailed{Err: "away"})
+			continue
+		}
+		ev := powersave.SlurmRead{Complete: !w.incomplete, Nodes: []powersave.SlurmNode{{Name: "cpu-1", State: powersave.NodeIdle | powersave.NodePoweredDown}}}
+		if w.known {
+			ev.Nodes = append(ev.Nodes, powersave.SlurmNode{Name: matrixNode, State: w.state, Reason: w.reason, InstanceID: w.instance})
+		}
+		w.step(ev)
+		if w.kubernetesFails && w.answered == 1 { // what it asked for before does not count
+			w.words, w.warned, w.over = [3][]string{}, [3]bool{}, false
+			w.step(powersave.KubernetesUnread{Err: "away"})
+		}
+	}
+}
+
+func (w *matrixWorld) step(ev powersave.Event) {
+	sighting := 2
+	switch since := w.now.Sub(epoch); {
+	case since < time.Second:
+		sighting = 0
+	case since < 10*time.Second:
+		sighting = 1
+	}
+	say := func(word string) {
+		if !slices.Contains(w.words[sighting], word) {
+			w.words[sighting] = append(w.words[sighting], word)
+		}
+	}
+	made := false
+	for _, a := range w.engine.Step(w.now, ev) {
+		switch a := a.(type) {
+		case powersave.ReadSlurm:
+			w.reads = append(w.reads, a)
+		case powersave.Report:
+			w.warned[sighting] = w.warned[sighting] || a.Level > powersave.Info && a.Node != ""
+		case powersave.CreatePod:
+			say("boot")
+			made = true
+			w.pod = &powersave.Pod{Node: a.Node, UID: "u9", Generation: a.Generation, Phase: powersave.PodPending, Created: w.now}
+			w.events = append(w.events, powersave.PodCreated{Node: a.Node, UID: "u9", Generation: a.Generation})
+		case powersave.DeletePod:
+			require.Equal(w.t, w.pod.UID, a.UID)
+			word := "remove"
+			if w.pod.Phase == powersave.PodFailed && w.state.Any(powersave.NodePoweringUp) {
+				word = "clear"
+			}
+			say(word)
+			w.pod = nil
+			w.events = append(w.events, powersave.PodDeleted{Node: a.Node, UID: a.UID}, powersave.PodGone{Node: a.Node, UID: a.UID})
+		case powersave.UpdateNodes:
+			require.Equal(w.t, []string{matrixNode}, a.Update.Nodes)
+			say(w.update(a.Update))
+			w.events = append(w.events, powersave.NodesUpdated{Update: a.Update})
+		case powersave.TaintHost:
+			say("mark")
+			w.events = append(w.events, powersave.HostTainted{TaintHost: a})
+		default:
+		}
+	}
+	st := w.engine.Status(w.now)
+	if len(st.Boots) > 0 && !made && !slices.Contains(slices.Concat(w.words[:]...), "boot") && !slices.Contains(slices.Concat(w.words[:]...), "adopt") {
+		w.words[sighting] = slices.Insert(w.words[sighting], 0, "adopt")
+	}
+	if len(st.Offs) > 0 && !slices.Contains(w.words[sighting], "remove") {
+		say("wait")
+	}
+}
+
+// update does what slurmctld does, and says what that is.
+func (w *matrixWorld) update(u powersave.NodeUpdate) string {
+	if u.Reason != "" {
+		w.reason = u.Reason
+	}
+	switch u.State {
+	case powersave.StateDrain:
+		w.state |= powersave.NodeDrain
+		return "drain"
+	case powersave.StateResume:
+		word := "resume"
+		if w.state.Any(powersave.NodePoweringDown) {
+			word = "free"
+			w.state |= powersave.NodePoweredDown
+		}
+		w.state &^= powersave.NodeDrain | powersave.NodeFail | powersave.NodePoweringDown
+		if w.state.Any(powersave.NodeDown) {
+			w.state = w.state&^powersave.NodeDown | powersave.NodeIdle
+		}
+		w.reason = ""
+		return word
+	case powersave.StatePowerDown:
+		w.over = true
+		return "off"
+	case powersave.StatePowerDownForce:
+		w.over = true
+		return "force"
+	default:
+		return fmt.Sprint(u)
+	}
+}
+
+// did is what was asked for at each sighting. A warning counts where nothing else was done.
+func (w *matrixWorld) did() (did [3]string) {
+	for i, words := range w.words {
+		if len(words) > 1 {
+			words = slices.DeleteFunc(words, func(word string) bool { return word == "wait" })
+		}
+		if did[i] = strings.Join(words, " "); did[i] == "" && w.warned[i] {
+			did[i] = "say"
+		}
+	}
+	return did
+}
