@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	urfave "github.com/urfave/cli/v2"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -25,12 +27,16 @@ import (
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 	"github.com/slurmtide/slurmtide/kube/pods"
+	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
 	"github.com/slurmtide/slurmtide/powersave/spool"
 )
 
 // accessEvery is how often missing rights are looked for again.
 const accessEvery = time.Minute
+
+// badHardware matches what people, and health checks such as NHC, write when a node's hardware is bad.
+const badHardware = `(?i)\b(hardware|gpu|ecc|xid|nvlink|nhc|health[ _-]?check)`
 
 func bridgeCommand() *urfave.Command {
 	return &urfave.Command{
@@ -48,6 +54,8 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "jwt-user", Value: "slurm", Usage: "user the tokens are for: SlurmUser"},
 			&urfave.StringFlag{Name: "conf-server", EnvVars: []string{"SLURMTIDE_CONF_SERVER"}, Usage: "slurmd --conf-server for the pods: host[:port] of slurmctld as pods reach it (default: slurm.conf comes with the pod template)"},
 			&urfave.StringFlag{Name: "pod-service", Usage: "headless service that gives the pods DNS names"},
+			&urfave.StringFlag{Name: "host-taint", Value: pods.DefaultHostTaint, Usage: "key[=value]:Effect, put on the Kubernetes node under a Slurm node that is drained for bad hardware; empty: none is"},
+			&urfave.StringFlag{Name: "host-taint-reason", Value: badHardware, Usage: "regular expression: reasons that tell of bad hardware"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
 			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
@@ -69,6 +77,10 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
+	taint, reasons, err := hostMarks(c.String("host-taint"), c.String("host-taint-reason"))
+	if err != nil {
+		return err
+	}
 	klog.SetSlogLogger(log)
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -86,7 +98,7 @@ func runBridge(c *urfave.Context) error {
 	kube, err := pods.New(kubeConfig, c.String("namespace"), c.String("cluster"), pods.Options{
 		PodOptions: pods.PodOptions{ConfServer: c.String("conf-server"), Service: c.String("pod-service")},
 		QPS:        float32(c.Float64("kube-qps")), Burst: c.Int("kube-burst"), Log: log,
-		WatchError: func(err error) { b.WatchError(err) },
+		WatchError: func(err error) { b.WatchError(err) }, HostTaint: taint,
 	})
 	if err != nil {
 		return err
@@ -105,6 +117,7 @@ func runBridge(c *urfave.Context) error {
 	defer slurm.Close()
 	b = bridge.New(bridge.Config{
 		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, Version: c.App.Version,
+		Engine: powersave.Config{BadHardware: reasons},
 	})
 	socket, err := spool.Listen(dir)
 	if err != nil {
@@ -115,6 +128,9 @@ func runBridge(c *urfave.Context) error {
 		func(ctx context.Context) error { return spool.Serve(ctx, socket, b, log) },
 		func(ctx context.Context) error { return kube.Run(ctx, b) },
 		func(ctx context.Context) error { return watchAccess(ctx, kube, log) },
+	}
+	if taint != nil {
+		parts = append(parts, func(ctx context.Context) error { return watchHostMarks(ctx, kube, log) })
 	}
 	if address := c.String("metrics-address"); address != "" {
 		listener, err := net.Listen("tcp", address)
@@ -172,6 +188,49 @@ func watchAccess(ctx context.Context, kube *pods.Client, log *slog.Logger) error
 		case <-time.After(accessEvery):
 		}
 	}
+}
+
+// watchHostMarks says once that hosts may not be marked, and when they may.
+func watchHostMarks(ctx context.Context, kube *pods.Client, log *slog.Logger) error {
+	said := false
+	for {
+		err := kube.CheckHostMarks(ctx)
+		switch {
+		case err == nil && said:
+			log.Info("hosts of nodes with bad hardware are marked from now on")
+			fallthrough
+		case err == nil:
+			<-ctx.Done()
+			return nil
+		case pods.IsForbidden(err) && !said:
+			said = true
+			log.Warn("hosts of nodes with bad hardware are not marked; empty --host-taint if that is not wanted", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(accessEvery):
+		}
+	}
+}
+
+// hostMarks reads --host-taint and --host-taint-reason; both are nil if hosts are not to be marked.
+func hostMarks(taint, reason string) (*corev1.Taint, *regexp.Regexp, error) {
+	if taint == "" {
+		return nil, nil, nil
+	}
+	t, err := pods.ParseTaint(taint)
+	if err != nil {
+		return nil, nil, cli.UsageError("--host-taint: %v", err)
+	}
+	if reason == "" {
+		return nil, nil, cli.UsageError("--host-taint-reason is empty, so every drained node would mark its host; to mark none, empty --host-taint")
+	}
+	r, err := regexp.Compile(reason)
+	if err != nil {
+		return nil, nil, cli.UsageError("--host-taint-reason: %v", err)
+	}
+	return t, r, nil
 }
 
 func serveMetrics(ctx context.Context, l net.Listener, registry *prometheus.Registry) error {

@@ -133,6 +133,13 @@ func printStatus(out io.Writer, st bridge.Status, wide bool) error {
 	} else {
 		fmt.Fprintf(w, "Kubernetes\tNOT READ YET: pods and NodeSets have not been listed\n")
 	}
+	if e.SlurmError != "" || st.KubernetesError != "" {
+		fmt.Fprintf(w, "\tnothing is taken down until both can be read")
+		if !e.SlurmRead.IsZero() {
+			fmt.Fprintf(w, "; Slurm was last read completely %s ago", age(e.SlurmRead))
+		}
+		fmt.Fprintln(w)
+	}
 	fmt.Fprintf(w, "Spool\t%d requests waiting, %d set aside", st.Spool.Depth, st.Spool.Bad)
 	if st.Spool.Depth > 0 {
 		fmt.Fprintf(w, ", oldest %s", age(st.Spool.Oldest))

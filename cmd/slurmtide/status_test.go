@@ -34,6 +34,30 @@ func TestNoBridge(t *testing.T) {
 	}
 }
 
+func TestStatusSaysWhatCannotBeRead(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	read := powersave.Status{Time: now, KubernetesRead: true, SlurmRead: now.Add(-90 * time.Second)}
+	away := read
+	away.SlurmError = "no answer"
+	for name, tt := range map[string]struct {
+		st   bridge.Status
+		want string
+	}{
+		"both read":  {bridge.Status{Engine: read}, "Slurm       read completely 1m30s ago\nKubernetes  in sync, 0 pods\nSpool "},
+		"Slurm away": {bridge.Status{Engine: away}, "Slurm       NOT READABLE: no answer\nKubernetes  in sync, 0 pods\n            nothing is taken down until both can be read; Slurm was last read completely 1m30s ago\nSpool "},
+		"Kubernetes away": {bridge.Status{Engine: read, KubernetesError: "refused"},
+			"Kubernetes  NOT READABLE: refused\n            nothing is taken down until both can be read; Slurm was last read completely 1m30s ago\nSpool "},
+		"never read": {bridge.Status{Engine: powersave.Status{Time: now, SlurmError: "no answer"}},
+			"            nothing is taken down until both can be read\nSpool "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			require.NoError(t, printStatus(&out, tt.st, false))
+			assert.Contains(t, out.String(), tt.want)
+		})
+	}
+}
+
 func TestStatusFoldsRepeatedProblems(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	note := func(age time.Duration, node, text string) powersave.Note {

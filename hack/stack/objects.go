@@ -95,7 +95,8 @@ func objects(o Options, conf map[string]string, k keys) []runtime.Object {
 				Subjects:   bridgeSubject(o),
 			},
 			&rbacv1.ClusterRole{ObjectMeta: clusterMeta(o), Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "watch"}},
+				{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "patch", "watch"}},
+				{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 			}},
 			&rbacv1.ClusterRoleBinding{
 				ObjectMeta: clusterMeta(o),
@@ -123,7 +124,7 @@ func headless(meta metav1.ObjectMeta, selector map[string]string, ports ...corev
 	}}
 }
 
-// bridgeRules are all the bridge may do, in its namespace; outside it may look at hosts. It also asks what it may do (selfsubjectaccessreviews), which is
+// bridgeRules are all the bridge may do, in its namespace; outside it may look at hosts and mark bad ones. It also asks what it may do (selfsubjectaccessreviews), which is
 // outside namespaces and which Kubernetes allows every account.
 func bridgeRules() (rules []rbacv1.PolicyRule) {
 	for _, r := range slices.Concat(pods.Rights(), pods.RoomRights()) {

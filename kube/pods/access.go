@@ -39,9 +39,12 @@ func RoomRights() []Right {
 	}
 }
 
-// ClusterRights are those outside the namespace. Without them Run works on, see Handler.HostsUnread.
+// ClusterRights are those outside the namespace. Without them Run works on, see Handler.HostsUnread and CheckHostMarks.
 func ClusterRights() []Right {
-	return []Right{{Resource: hostResource, Verbs: []string{"list", "watch"}}}
+	return []Right{
+		{Resource: hostResource, Verbs: []string{"get", "list", "patch", "watch"}},
+		{Group: "events.k8s.io", Resource: eventResource, Verbs: []string{"create", "patch"}}, // those about hosts lie in namespace default
+	}
 }
 
 // CheckAccess asks the API server about every right in Rights (and RoomRights, if they are needed) and returns one error that names all that
@@ -55,19 +58,11 @@ func (c *Client) CheckAccess(ctx context.Context) error {
 	}
 	var missing []string
 	for _, right := range rights {
-		for _, verb := range right.Verbs {
-			review, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Namespace: c.namespace, Verb: verb, Group: right.Group, Resource: right.Resource, Subresource: right.Subresource,
-				}},
-			}, metav1.CreateOptions{})
-			if err != nil {
-				return classify(err, "asking the API server for the bridge's rights", "create selfsubjectaccessreviews.authorization.k8s.io", c.namespace)
-			}
-			if !review.Status.Allowed {
-				missing = append(missing, verb+" "+right.String())
-			}
+		some, err := c.missing(ctx, c.namespace, right)
+		if err != nil {
+			return err
 		}
+		missing = append(missing, some...)
 	}
 	if len(missing) == 0 {
 		return nil
@@ -90,6 +85,24 @@ func (c *Client) asksForRoom() bool {
 		ns, ok := obj.(*v1alpha1.NodeSet)
 		return ok && ns.Spec.Boot != nil && ns.Spec.Boot.ProvisioningRequest != nil
 	})
+}
+
+// missing returns the verbs of a right that the bridge lacks, each as "verb resource".
+func (c *Client) missing(ctx context.Context, namespace string, right Right) (missing []string, err error) {
+	for _, verb := range right.Verbs {
+		review, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: verb, Group: right.Group, Resource: right.Resource, Subresource: right.Subresource,
+			}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, classify(err, "asking the API server for the bridge's rights", "create selfsubjectaccessreviews.authorization.k8s.io", c.namespace)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, verb+" "+right.String())
+		}
+	}
+	return missing, nil
 }
 
 // String is the resource the way kubectl auth can-i takes it.

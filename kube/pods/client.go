@@ -34,6 +34,8 @@ const (
 type Options struct {
 	PodOptions
 
+	// HostTaint is what TaintHost puts on hosts. Nil: it does nothing.
+	HostTaint *corev1.Taint
 	// QPS and Burst limit the requests per second to the API server, for pods and for NodeSets separately.
 	QPS   float32
 	Burst int

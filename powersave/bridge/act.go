@@ -44,6 +44,15 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 			case <-ctx.Done():
 			}
 		})
+	case powersave.TaintHost:
+		b.calls.Go(func() {
+			select {
+			case b.marks <- struct{}{}:
+				b.tell(b.taintHost(ctx, a))
+				<-b.marks
+			case <-ctx.Done():
+			}
+		})
 	case powersave.UpdateNodes:
 		b.calls.Go(func() { b.tell(b.update(ctx, a)) })
 	case powersave.ReadSlurm:
@@ -123,6 +132,17 @@ func (b *Bridge) mark(ctx context.Context, a powersave.MarkPod) powersave.Event 
 		return powersave.PodMarked{MarkPod: a, Err: err.Error()}
 	}
 	return powersave.PodMarked{MarkPod: a}
+}
+
+func (b *Bridge) taintHost(ctx context.Context, a powersave.TaintHost) powersave.Event {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := b.Kubernetes.TaintHost(ctx, a)
+	b.Metrics.hostMark(err)
+	if err != nil {
+		return powersave.HostTainted{TaintHost: a, Err: err.Error()}
+	}
+	return powersave.HostTainted{TaintHost: a}
 }
 
 func (b *Bridge) update(ctx context.Context, a powersave.UpdateNodes) powersave.Event {

@@ -47,6 +47,8 @@ type Kubernetes interface {
 	Delete(ctx context.Context, node, uid string) (gone bool, err error)
 	// Mark notes on the pod with this UID whether jobs may be on it. A pod that is gone is no error.
 	Mark(ctx context.Context, a powersave.MarkPod) error
+	// TaintHost keeps further pods off a host, and says there why. A host that is gone is no error.
+	TaintHost(ctx context.Context, a powersave.TaintHost) error
 	// UpdateStatus writes the counts into the NodeSet's status.
 	UpdateStatus(ctx context.Context, counts powersave.NodeSetCounts) error
 	// Warn records an Event on the NodeSet, and on the pod with the UID if there is one. reason is CamelCase.
@@ -80,7 +82,7 @@ const (
 	scanTooLarge  = 10 * time.Second // a scan that takes longer is worth a warning
 )
 
-// marksAtOnce bounds the pods that are being marked at once: nobody waits for it.
+// marksAtOnce bounds the pods and hosts that are being marked at once: nobody waits for it.
 const marksAtOnce = 8
 
 // Bridge is the daemon. It implements spool.Handler.
@@ -106,6 +108,7 @@ type Bridge struct {
 	dirty     bool
 
 	watchError string
+	reads      powersave.Reads // as last shown in metrics
 
 	lastGate atomic.Uint64
 }
@@ -158,6 +161,10 @@ func (b *Bridge) Run(ctx context.Context) error {
 			b.scan(ctx)
 		case <-wake.C:
 			b.step(ctx, powersave.Tick{})
+		}
+		if r := b.engine.Reads(); r != b.reads {
+			b.reads = r
+			b.Metrics.reads(r)
 		}
 		b.publish(ctx)
 		if next := b.nextWake(); !next.IsZero() {
@@ -230,11 +237,15 @@ func (b *Bridge) WatchError(err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	b.inbox.put(func(context.Context) {
+	b.inbox.put(func(ctx context.Context) {
 		if text != "" && text != b.watchError {
-			b.Log.Error("Kubernetes cannot be read; nothing is created or deleted on old knowledge", "error", text)
+			b.Log.Error("Kubernetes cannot be read; nothing is taken down until it can", "error", text)
 		}
+		changed := (text == "") != (b.watchError == "")
 		b.watchError = text
+		if changed {
+			b.step(ctx, powersave.KubernetesUnread{Err: text})
+		}
 	})
 }
 

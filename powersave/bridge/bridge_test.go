@@ -47,6 +47,10 @@ type world struct {
 	statusErr map[string]error // by NodeSet
 	parallel  int              // Config.Parallel
 	rooms     Rooms            // Config.Rooms
+	taintErr  error
+	tainted   []powersave.TaintHost
+	reasons   map[string]string // by node
+	engine    powersave.Config
 
 	createTakes, deleteTakes time.Duration
 
@@ -88,7 +92,7 @@ func (w *world) Nodes(_ context.Context, names ...string) ([]powersave.SlurmNode
 			unknown = append(unknown, n)
 			continue
 		}
-		out = append(out, powersave.SlurmNode{Name: n, State: state})
+		out = append(out, powersave.SlurmNode{Name: n, State: state, Reason: w.reasons[n]})
 	}
 	if unknown != nil {
 		return out, unknown
@@ -182,6 +186,13 @@ func (w *world) Mark(_ context.Context, a powersave.MarkPod) error {
 	return nil
 }
 
+func (w *world) TaintHost(_ context.Context, a powersave.TaintHost) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tainted = append(w.tainted, a)
+	return w.taintErr
+}
+
 func (w *world) UpdateStatus(_ context.Context, c powersave.NodeSetCounts) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,7 +248,7 @@ func (w *world) start(t *testing.T, dir string) (b *Bridge, stop func()) {
 	t.Helper()
 	sp, err := spool.Open(dir)
 	require.NoError(t, err)
-	b = New(Config{Spool: sp, SpoolDir: dir, Slurm: w, Kubernetes: w, Rooms: w.rooms, Parallel: w.parallel, Log: slog.New(slog.DiscardHandler)})
+	b = New(Config{Spool: sp, SpoolDir: dir, Slurm: w, Kubernetes: w, Rooms: w.rooms, Parallel: w.parallel, Engine: w.engine, Log: slog.New(slog.DiscardHandler)})
 	w.mu.Lock()
 	w.bridge = b
 	var pods []powersave.Pod

@@ -24,6 +24,9 @@ type Metrics struct {
 	nodes      *prometheus.GaugeVec
 	pending    prometheus.Gauge
 	gates      prometheus.Gauge
+	readable   *prometheus.GaugeVec
+	slurmRead  prometheus.Gauge
+	hostMarks  *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics with r.
@@ -55,7 +58,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "slurmtide_spool_requests", Help: "Requests in the spool that are not finished."}),
 		gates: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "slurmtide_gates_waiting", Help: "Start-gates that wait for nodes."}),
+		readable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "slurmtide_readable", Help: "1 while slurmrestd, or the Kubernetes API, can be read; while it is 0 for either nothing is taken down."}, []string{"api"}),
+		slurmRead: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "slurmtide_slurm_complete_read_timestamp_seconds", Help: "When the newest complete read of Slurm's nodes was asked for; 0: none yet."}),
+		hostMarks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slurmtide_host_marks_total", Help: "Hosts marked because a node on them was drained for bad hardware."}, []string{"result"}),
 	}
+	m.reads(powersave.Reads{})
+	r.MustRegister(m.readable, m.slurmRead, m.hostMarks)
 	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.httpCalls, m.httpTimes, m.nodes, m.pending, m.gates)
 	return m
 }
@@ -97,6 +108,28 @@ func (m *Metrics) verdict(f powersave.BootFailed) {
 func (m *Metrics) gate(waited time.Duration, ready bool) {
 	if m != nil {
 		m.gateWait.WithLabelValues(map[bool]string{true: "yes", false: "no"}[ready]).Observe(waited.Seconds())
+	}
+}
+
+func (m *Metrics) reads(r powersave.Reads) {
+	if m == nil {
+		return
+	}
+	for api, ok := range map[string]bool{"slurm": r.Slurm, "kubernetes": r.Kubernetes} {
+		value := 0.0
+		if ok {
+			value = 1
+		}
+		m.readable.WithLabelValues(api).Set(value)
+	}
+	if !r.SlurmAt.IsZero() {
+		m.slurmRead.Set(float64(r.SlurmAt.UnixMilli()) / 1000)
+	}
+}
+
+func (m *Metrics) hostMark(err error) {
+	if m != nil {
+		m.hostMarks.WithLabelValues(result(err)).Inc()
 	}
 }
 

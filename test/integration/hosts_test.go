@@ -13,13 +13,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -101,6 +105,51 @@ func TestHostTrouble(t *testing.T) {
 			t.Logf("evicted %s after the job ended", time.Since(began).Round(time.Second))
 			c.waitZero("cpu-3")
 		})
+		t.Run("bad hardware", func(t *testing.T) {
+			c.t = t
+			c.waitJob(c.sbatch("true", "--nodelist=cpu-1"), "COMPLETED")
+			id := c.sbatch("sleep 30", "--nodelist=cpu-0")
+			c.waitJob(id, "RUNNING")
+			host := c.slurmdPods()["cpu-0"].Spec.NodeName
+			t.Cleanup(func() { c.mend(host) })
+			began := time.Now()
+			c.slurm("scontrol", "update", "nodename=cpu-0", "state=drain", "reason=NHC: GPU Xid 79")
+			c.eventually("the host to be marked", func() (bool, string) {
+				taints := c.host(host).Spec.Taints
+				return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.ToString() == pods.DefaultHostTaint }), fmt.Sprint(taints)
+			})
+			t.Logf("marked after %s", time.Since(began).Round(time.Second))
+			assert.Contains(t, c.host(host).Annotations[v1alpha1.AnnotationBadHardware], `"node":"cpu-0"`)
+			c.eventually("the Event on the host", func() (bool, string) {
+				events, err := c.kube.EventsV1().Events(metav1.NamespaceDefault).List(c.ctx, metav1.ListOptions{FieldSelector: "reason=BadHardware"})
+				require.NoError(t, err)
+				return slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+					return e.Regarding.Name == host && strings.Contains(e.Note, "Slurm node cpu-0 was drained: NHC: GPU Xid 79") && e.CreationTimestamp.After(began.Add(-time.Second))
+				}), fmt.Sprint(len(events.Items))
+			})
+			c.waitZero("cpu-1") // idle, on the same host
+			c.waitJob(id, "COMPLETED")
+			assert.Equal(t, "0", c.jobField(id, "Restarts"), "its job was left alone")
+			assert.Contains(t, reason("cpu-0"), "NHC: GPU Xid 79")
+
+			c.slurm("scontrol", "update", "nodename=cpu-0", "state=power_down")
+			c.waitZero("cpu-0")
+			c.waitNodes("cpu-0", powersave.NodePoweredDown, powersave.NodeDrain)
+			id = c.sbatch("true", "--nodelist=cpu-0", "--requeue")
+			c.eventually("the job to be given back", func() (bool, string) {
+				comment := c.jobField(id, "AdminComment")
+				return strings.HasPrefix(comment, "slurmtide:"), comment
+			})
+			c.waitZero("cpu-0")
+
+			c.mend(host)
+			c.changeSpec("cpu")
+			c.waitNodes("cpu-0", powersave.NodePoweredDown, powersave.NodeDrain)
+			c.slurm("scontrol", "update", "jobid="+id, "StartTime=now")
+			c.waitJob(id, "COMPLETED")
+			assert.False(t, slices.ContainsFunc(c.host(host).Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.AnnotationBadHardware }),
+				"the verdict of then does not come back")
+		})
 		c.t = t
 		c.slurm("scontrol", "update", "nodename=cpu-[0-3]", "state=power_down")
 		c.waitZero("cpu-[0-3]")
@@ -120,6 +169,32 @@ func (c *cluster) cordon(host string, yes bool) {
 	if yes {
 		c.t.Cleanup(func() { c.cordon(host, false) })
 	}
+}
+
+func (c *cluster) host(name string) *corev1.Node {
+	c.t.Helper()
+	host, err := c.kube.CoreV1().Nodes().Get(c.ctx, name, metav1.GetOptions{})
+	require.NoError(c.t, err)
+	return host
+}
+
+// mend is what an administrator does when a host is repaired: kubectl taint nodes NAME slurmtide.io/bad-hardware-
+func (c *cluster) mend(host string) {
+	c.t.Helper()
+	require.NoError(c.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		h := c.host(host)
+		h.Spec.Taints = slices.DeleteFunc(h.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.AnnotationBadHardware })
+		_, err := c.kube.CoreV1().Nodes().Update(c.ctx, h, metav1.UpdateOptions{})
+		return err
+	}))
+}
+
+// changeSpec changes the NodeSet in a way that means nothing but that it is to be tried again.
+func (c *cluster) changeSpec(nodeSet string) {
+	c.t.Helper()
+	patch := []byte(`{"spec":{"template":{"metadata":{"annotations":{"again":"` + strconv.FormatInt(time.Now().UnixNano(), 10) + `"}}}}}`)
+	_, err := c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Patch(c.ctx, nodeSet, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(c.t, err)
 }
 
 func (c *cluster) deletePod(name string) {

@@ -21,6 +21,10 @@ const (
 	AnnotationRequest = "slurmtide.io/request"
 )
 
+// AnnotationBadHardware stands on Kubernetes nodes, and says which Slurm nodes were drained for bad hardware there, why and
+// when: a JSON list. It is also the key of the taint that such nodes get by default.
+const AnnotationBadHardware = "slurmtide.io/bad-hardware"
+
 // Annotations by which the cluster autoscaler knows that room was made for a pod beforehand
 // (autoscaling.x-k8s.io/v1). It wants both.
 const (

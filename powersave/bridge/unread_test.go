@@ -1,0 +1,68 @@
+package bridge
+
+import (
+	"errors"
+	"regexp"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// A pod that nobody wants is deleted only when both Slurm and Kubernetes can be read.
+func TestNothingIsTakenDownUnread(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.pods["cpu-0"] = powersave.Pod{Node: "cpu-0", NodeSet: "cpu", UID: "orphan", Generation: 1, Phase: powersave.PodReady}
+		w.slurmErr = errors.New("connection refused")
+		b, stop := w.start(t, dir)
+		defer stop()
+		deleted := func() (deleted []string) {
+			w.look(func() { deleted = w.deletes })
+			return deleted
+		}
+		pass(5 * time.Minute)
+		assert.Empty(t, deleted(), "Slurm cannot be read")
+		b.WatchError(errors.New("no route to host"))
+		pass(time.Second)
+		w.look(func() { w.slurmErr = nil })
+		pass(5 * time.Minute)
+		assert.Empty(t, deleted(), "Kubernetes cannot be read")
+		b.WatchError(errors.New("no route to host"))
+		b.WatchError(nil)
+		pass(5 * time.Second)
+		assert.Empty(t, deleted(), "one sighting")
+		pass(30 * time.Second)
+		assert.Equal(t, []string{"orphan"}, deleted())
+	})
+}
+
+// A host is marked until that has worked.
+func TestHostIsMarked(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.engine.BadHardware = regexp.MustCompile("Xid")
+		w.pods["cpu-0"] = powersave.Pod{Node: "cpu-0", NodeSet: "cpu", UID: "u", Generation: 1, Phase: powersave.PodReady, Host: "h1"}
+		w.set(up|powersave.NodeDrain, "cpu-0")
+		w.reasons = map[string]string{"cpu-0": "GPU Xid 79"}
+		w.taintErr = errors.New("away")
+		_, stop := w.start(t, dir)
+		defer stop()
+		pass(10 * time.Second)
+		w.look(func() {
+			assert.Greater(t, len(w.tainted), 2)
+			assert.Equal(t, powersave.TaintHost{Host: "h1", Node: "cpu-0", NodeSet: "cpu", UID: "u", Reason: "GPU Xid 79"}, w.tainted[0])
+			w.tainted, w.taintErr = nil, nil
+		})
+		pass(time.Hour)
+		w.look(func() { assert.Len(t, w.tainted, 1) })
+	})
+}
