@@ -88,16 +88,13 @@ func objects(o Options, conf map[string]string, k keys) []runtime.Object {
 	if !o.NoBridge {
 		list = append(list,
 			&corev1.ServiceAccount{ObjectMeta: meta(bridgeAccount)},
-			&rbacv1.Role{ObjectMeta: meta(bridgeAccount), Rules: bridgeRules()},
+			&rbacv1.Role{ObjectMeta: meta(bridgeAccount), Rules: rules(slices.Concat(pods.Rights(), pods.RoomRights()))},
 			&rbacv1.RoleBinding{
 				ObjectMeta: meta(bridgeAccount),
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: bridgeAccount},
 				Subjects:   bridgeSubject(o),
 			},
-			&rbacv1.ClusterRole{ObjectMeta: clusterMeta(o), Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "patch", "watch"}},
-				{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-			}},
+			&rbacv1.ClusterRole{ObjectMeta: clusterMeta(o), Rules: rules(pods.ClusterRights())},
 			&rbacv1.ClusterRoleBinding{
 				ObjectMeta: clusterMeta(o),
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterMeta(o).Name},
@@ -124,10 +121,10 @@ func headless(meta metav1.ObjectMeta, selector map[string]string, ports ...corev
 	}}
 }
 
-// bridgeRules are all the bridge may do, in its namespace; outside it may look at hosts and mark bad ones. It also asks what it may do (selfsubjectaccessreviews), which is
-// outside namespaces and which Kubernetes allows every account.
-func bridgeRules() (rules []rbacv1.PolicyRule) {
-	for _, r := range slices.Concat(pods.Rights(), pods.RoomRights()) {
+// rules are all the bridge may do, in its namespace and, with hosts, outside it. It also asks what it may do (selfsubjectaccessreviews),
+// which Kubernetes allows every account.
+func rules(rights []pods.Right) (rules []rbacv1.PolicyRule) {
+	for _, r := range rights {
 		resource := r.Resource
 		if r.Subresource != "" {
 			resource += "/" + r.Subresource
