@@ -155,15 +155,9 @@ func (c *cluster) health(ctx context.Context) health {
 	if !h.Running {
 		return h
 	}
-	inside := map[int]int{}
-	for _, m := range members(c.rec.Init.PID) {
-		inside[m.inside] = m.pid
-	}
-	pids := componentPIDs(c.dirs)
+	h.PIDs = c.processes()
 	for _, comp := range components(c.rec.Plan, func(string) string { return "" }) {
-		if pid, ok := inside[pids[comp.Name]]; ok && pids[comp.Name] > 1 {
-			h.PIDs[comp.Name] = pid
-		} else {
+		if _, runs := h.PIDs[comp.Name]; !runs {
 			h.Missing = append(h.Missing, comp.Name)
 		}
 	}

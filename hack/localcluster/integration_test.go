@@ -149,6 +149,7 @@ func TestLocalCluster(t *testing.T) {
 		assert.Contains(t, one.run("list"), two.name)
 	})
 	t.Run("components that die come back", func(t *testing.T) { testRepair(one.in(t)) })
+	t.Run("a component that is stopped", func(t *testing.T) { testStop(one.in(t)) })
 	t.Run("a crash leaves no trouble", func(t *testing.T) { testCrash(two.in(t)) })
 	t.Run("commands in the network", func(t *testing.T) { testNS(one.in(t)) })
 }
@@ -230,6 +231,21 @@ func testRepair(l local) {
 	assert.Equal(l.t, 11, after.Health.GPUs, "the plugin must register with the new kubelet")
 	assert.Equal(l.t, started, l.get("pod/probe-0", ".status.containerStatuses[0].state.running.startedAt"), "pods outlive all that")
 	l.kubectl("delete", "pod", "gpu", "--wait=true", "--timeout=60s")
+}
+
+func testStop(l local) {
+	_, err := l.try("stop", "kube-nothing")
+	require.ErrorContains(l.t, err, "kube-scheduler", "it names those there are")
+	before, _ := l.status()
+	l.run("stop", "kube-scheduler")
+	time.Sleep(2 * time.Second) // one that dies is back sooner
+	s, code := l.status()
+	assert.Equal(l.t, exitBroken, code)
+	assert.Equal(l.t, []string{"kube-scheduler"}, s.Health.Missing)
+	l.run("up")
+	s, code = l.status()
+	assert.Zero(l.t, code)
+	assert.NotEqual(l.t, before.Health.PIDs["kube-scheduler"], s.Health.PIDs["kube-scheduler"])
 }
 
 func testCrash(l local) {

@@ -31,6 +31,7 @@ const usage = `localcluster [--name NAME] [--cache DIR] COMMAND
   up [--gpus N]        start the cluster, or check that it runs; N pretended nvidia.com/gpu
   down                 end it and remove all it made, except the built tools
   status [-o json]     show it; exit status 0 healthy, 1 broken, 3 down
+  stop COMPONENT       kill one of the components that status shows, until the next up
   list                 show all clusters
   kubeconfig           print the path of the administrator's kubeconfig
   kubectl ARG...       run kubectl as the administrator
@@ -94,6 +95,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return c.up(ctx, *gpus)
 	case "down":
 		return c.down(ctx)
+	case "stop":
+		if len(rest) != 1 {
+			return errors.New("stop: name one component; status shows them")
+		}
+		return c.stopComponent(ctx, rest[0])
 	case "status":
 		return c.status(ctx, stdout, len(rest) == 2 && rest[0] == "-o" && rest[1] == "json")
 	case "list":

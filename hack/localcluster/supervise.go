@@ -52,6 +52,7 @@ func (s *supervisor) keep(c component) {
 				time.Sleep(pollInterval)
 			}
 		}
+		s.mayStart(c.Name)
 		started := time.Now()
 		status, err := s.run(c)
 		if time.Since(started) > settled {

@@ -104,6 +104,9 @@ kubeAPIBurst: 200
 eventRecordQPS: 100
 eventBurst: 200
 serializeImagePulls: false
+# Tests kill containers over and over: start them again at once, not after minutes.
+featureGates: {KubeletCrashLoopBackOffMax: true}
+crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 # Loaded images cannot be had again from anywhere: never evict for disk, never collect images.
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	upTimeout     = 3 * time.Minute  // from start to a node that is Ready
-	repairTimeout = 30 * time.Second // for components that died to be back
+	upTimeout     = 3 * time.Minute // from start to a node that is Ready
+	repairTimeout = 2 * time.Minute // for components that died to be back; a kubelet that could not reach the apiserver takes up to a minute
 	killTimeout   = 30 * time.Second
 )
 
@@ -53,9 +53,12 @@ func (c *cluster) up(ctx context.Context, gpus int) error {
 	return nil
 }
 
-// checkRunning makes sure that a running cluster is healthy. Dead components
+// checkRunning makes sure that a running cluster is healthy. Components that died, or were stopped,
 // are started again by the init process; here we only wait for them.
 func (c *cluster) checkRunning(ctx context.Context, gpus int) error {
+	if err := c.startComponents(); err != nil {
+		return err
+	}
 	if gpus >= 0 {
 		if err := writeFile(c.sub("conf", "gpus"), fmt.Appendln(nil, gpus), 0o644); err != nil {
 			return err
