@@ -67,7 +67,7 @@ type Engine struct {
 	gangs     map[uint32]*gang
 	hets      hets
 	gates     []*gate
-	heldGates []GateOpened // arrived before the NodeSets were known
+	heldGates []heldGate // arrived before the NodeSets were known
 
 	podsRead, setsRead, hostsRead bool
 	blind                         bool // pods or NodeSets cannot be read at present
@@ -184,7 +184,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		e.openGate(ev)
 	case GateClosed:
 		e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool { return g.id == ev.ID })
-		e.heldGates = slices.DeleteFunc(e.heldGates, func(g GateOpened) bool { return g.ID == ev.ID })
+		e.heldGates = slices.DeleteFunc(e.heldGates, func(g heldGate) bool { return g.ID == ev.ID })
 	case Tick:
 	default:
 		panic(fmt.Sprintf("powersave: unknown event %T", ev))
@@ -232,9 +232,10 @@ func (e *Engine) NextWake() time.Time {
 	}
 	for _, g := range e.gates {
 		sooner(g.deadline)
+		sooner(e.blindAt(g))
 	}
 	for _, g := range e.heldGates {
-		sooner(g.Deadline)
+		sooner(g.until())
 	}
 	return next
 }
@@ -353,7 +354,7 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 	held := e.heldGates
 	e.heldGates = nil
 	for _, g := range held {
-		e.openGate(g)
+		e.openGate(g.GateOpened)
 	}
 }
 

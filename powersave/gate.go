@@ -1,6 +1,7 @@
 package powersave
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -19,10 +20,20 @@ type gate struct {
 	deadline time.Time
 }
 
+// heldGate is a gate that came before the NodeSets were known.
+type heldGate struct {
+	GateOpened
+	asked time.Time
+}
+
+// gateBlind is how long a gate waits while Slurm, or the NodeSets, cannot be read. Its nodes may be up long since, and
+// slurmctld's own scan, every 30 s, would have started the job: to wait longer would hold it up.
+const gateBlind = 20 * time.Second
+
 func (e *Engine) openGate(ev GateOpened) {
 	e.hets.add(ev.JobID, ev.HetJob)
 	if !e.setsRead {
-		e.heldGates = append(e.heldGates, ev)
+		e.heldGates = append(e.heldGates, heldGate{ev, e.now})
 		return
 	}
 	g := &gate{id: ev.ID, job: ev.JobID, het: ev.HetJob, read: e.reads.count, asked: e.now, deadline: ev.Deadline}
@@ -140,18 +151,45 @@ func (n *node) allocatedAnew() bool {
 }
 
 func (e *Engine) expireGates() {
-	e.heldGates = slices.DeleteFunc(e.heldGates, func(g GateOpened) bool {
-		if g.Deadline.IsZero() || g.Deadline.After(e.now) {
+	e.heldGates = slices.DeleteFunc(e.heldGates, func(g heldGate) bool {
+		if g.until().After(e.now) {
 			return false
 		}
 		e.do(AnswerGate{ID: g.ID, Reason: "the NodeSets could not be read in time"})
 		return true
 	})
 	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
-		if g.deadline.IsZero() || g.deadline.After(e.now) {
+		switch {
+		case !g.deadline.IsZero() && !g.deadline.After(e.now):
+			e.do(AnswerGate{ID: g.id, Reason: "the nodes were not up in time"})
+		case e.blindFor(g):
+			e.do(AnswerGate{ID: g.id, Reason: "Slurm cannot be read: " + cmp.Or(e.reads.lastErr, "no answer yet")})
+		default:
 			return false
 		}
-		e.do(AnswerGate{ID: g.id, Reason: "the nodes were not up in time"})
 		return true
 	})
+}
+
+// until is when the gate is let go if the NodeSets are not known by then.
+func (g heldGate) until() time.Time {
+	if t := g.asked.Add(gateBlind); g.Deadline.IsZero() || t.Before(g.Deadline) {
+		return t
+	}
+	return g.Deadline
+}
+
+// blindAt is when the gate is let go if Slurm does not answer until then; zero: it answers.
+func (e *Engine) blindAt(g *gate) time.Time {
+	since, blind := e.reads.blind()
+	if !blind {
+		return time.Time{}
+	}
+	return later(g.asked, since).Add(gateBlind)
+}
+
+// blindFor says that the gate has waited long enough for Slurm to answer.
+func (e *Engine) blindFor(g *gate) bool {
+	t := e.blindAt(g)
+	return !t.IsZero() && !t.After(e.now)
 }

@@ -19,6 +19,7 @@ type reads struct {
 	due       time.Time
 	wholeDue  time.Time // a complete read is wanted by then
 	failures  int
+	failing   time.Time // when the first of them was asked for
 	lastErr   string
 	count     int // reads asked for so far; the number of the newest
 }
@@ -55,9 +56,19 @@ func (r *reads) next() time.Time {
 	return r.due
 }
 
+// blind is since when Slurm has not answered; false: it does.
+func (r *reads) blind() (since time.Time, blind bool) {
+	if r.failures > 0 {
+		return r.failing, true
+	}
+	return r.asked, r.underway
+}
+
 func (r *reads) failed(now time.Time, err string) {
 	r.underway, r.ended, r.lastErr = false, now, err
-	r.failures++
+	if r.failures++; r.failures == 1 {
+		r.failing = r.asked
+	}
 	pause := min(time.Second<<min(r.failures-1, 5), failPause)
 	r.notBefore, r.hurryAt = now.Add(pause), now.Add(min(pause, failHurry))
 	r.due = r.notBefore
