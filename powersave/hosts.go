@@ -139,7 +139,7 @@ func (e *Engine) troubled(n *node) (why string, leave bool) {
 		return "pod is being evicted", true
 	}
 	t, found := e.hosts[n.pod.Host]
-	if until := t.since.Add(silence); t.silent() && until.After(e.now) && !n.drainedHere() {
+	if until := t.since.Add(silence); t.silent() && until.After(e.now) && (!n.slurm.State.Any(NodeDrain) || !n.drainedHere()) {
 		e.wakeAt(n, until)
 		return "", false
 	}

@@ -53,6 +53,10 @@ func (e *Engine) blame(n *node) {
 		}
 		return
 	}
+	verdict := reason
+	if c.note != "" { // slurmctld adds its own reasons, also to one that has outlived what it was for
+		verdict = strings.TrimPrefix(reason, c.note+" : ")
+	}
 	switch {
 	case !serving(state) && !state.Any(NodePoweringDown), state.Any(NodePoweringUp | NodeFuture):
 		return
@@ -60,7 +64,7 @@ func (e *Engine) blame(n *node) {
 		return // refused from the start: it is rather spec.shape that is wrong than every host
 	case !state.Any(judged) && (c.sound != n.pod.UID || reason == c.note):
 		return // suspending has cleared the drain, if there was one: the reason has to be new
-	case strings.HasPrefix(reason, ReasonPrefix), !e.cfg.BadHardware.MatchString(reason):
+	case strings.HasPrefix(reason, ReasonPrefix), !e.cfg.BadHardware.MatchString(verdict):
 		return
 	}
 	if key := n.pod.UID + " " + reason; c.blamed != key && len(e.taints) < manyTaints {
