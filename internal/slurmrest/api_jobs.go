@@ -14,6 +14,7 @@ import (
 // jobAPI is how one data_parser version's requests about jobs are written.
 type jobAPI struct {
 	jobs      request
+	sharing   request // jobs, with how they share their nodes; nil: jobs tells it
 	job       func(id string) request
 	updateJob func(id string, u powersave.JobUpdate) request
 	cancel    func(name string) request
@@ -94,6 +95,7 @@ func jobsV0044() jobAPI {
 
 func jobsV0045() jobAPI {
 	return jobAPI{
+		sharing: jobsV0044().jobs, // has "shared"
 		jobs: func(s string) (*http.Request, error) {
 			return v0045.NewSlurmV0045GetJobsRequest(s, &v0045.SlurmV0045GetJobsParams{Flags: ptr(v0045.SlurmV0045GetJobsParamsFlagsALL)})
 		},
