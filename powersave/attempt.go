@@ -61,6 +61,8 @@ func (e *Engine) offeringOf(n *node) string {
 	switch {
 	case n.boot != nil && n.boot.attempt != nil:
 		return n.boot.attempt.Offering
+	case n.creating: // for a boot that has ended
+		return n.making
 	case n.pod != nil:
 		return n.pod.Offering
 	}

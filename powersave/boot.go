@@ -220,7 +220,7 @@ func (e *Engine) create(n *node) {
 	if !ok {
 		return
 	}
-	n.creating, b.moving = true, false
+	n.creating, n.making, b.moving = true, b.attempt.Offering, false
 	if b.times.Asked.IsZero() {
 		b.times.Asked = e.now
 	}

@@ -26,6 +26,7 @@ type node struct {
 	delTries int
 	delRetry time.Time
 	creating bool    // CreatePod is not answered yet
+	making   string  // its offering
 	forces   int     // updates of sendReleases that are not answered yet
 	closing  bool    // an update of closeSets is under way
 	closed   closing // it alone cannot boot for now

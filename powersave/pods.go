@@ -84,10 +84,7 @@ func (e *Engine) podCreated(ev PodCreated) {
 		b.tries, b.createTrouble, b.alone = 0, TroubleNone, false
 	}
 	if n.pod == nil {
-		p := Pod{Node: ev.Node, NodeSet: n.set, UID: ev.UID, Generation: ev.Generation, Phase: PodPending, Created: e.now, Busy: len(n.jobs) > 0}
-		if n.boot != nil && n.boot.attempt != nil {
-			p.Offering = n.boot.attempt.Offering
-		}
+		p := Pod{Node: ev.Node, NodeSet: n.set, UID: ev.UID, Generation: ev.Generation, Phase: PodPending, Created: e.now, Busy: len(n.jobs) > 0, Offering: n.making}
 		n.setPod(p)
 	}
 	e.decide(n)

@@ -219,7 +219,7 @@ func (w *world) killAll(n *node, byUs bool) {
 func (w *world) kill(j *slurmJob, byUs bool) {
 	var ours [4]bool
 	for i, p := range j.parts {
-		ours[i] = byUs && w.bound(j, p)
+		ours[i] = byUs && (p == j || w.bound(j, p) && w.knows(j))
 	}
 	for i, p := range j.parts {
 		w.killOne(p, ours[i])

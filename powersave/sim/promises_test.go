@@ -72,7 +72,7 @@ func (w *world) mayForce(n *node) {
 			continue
 		}
 		for _, p := range j.parts {
-			if w.bound(j, p) {
+			if p == j || w.bound(j, p) && w.knows(j) {
 				w.mayTakeOff(p, n)
 			}
 		}
