@@ -324,6 +324,9 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 			e.do(Report{Level: Warn, NodeSet: s.Name, Text: s.Problem})
 		}
 	}
+	if first {
+		e.setDeadlines()
+	}
 	owner := map[string]string{}
 	for _, usable := range []bool{false, true} { // the usable ones last: they win
 		for _, s := range sets {

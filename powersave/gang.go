@@ -52,6 +52,18 @@ func (e *Engine) join(n *node, job uint32, asked time.Time, resumeTimeout time.D
 	}
 }
 
+// setDeadlines is for the gangs that were remembered before the NodeSets, and their deadlines, were known.
+func (e *Engine) setDeadlines() {
+	for _, g := range e.gangs {
+		g.deadline = time.Time{}
+		for _, name := range g.nodes {
+			if d := e.deadlineOf(e.setOf(name), e.nodes[name].boot.resumeTimeout); d > 0 && g.asked.Add(d).After(g.deadline) {
+				g.deadline = g.asked.Add(d)
+			}
+		}
+	}
+}
+
 // forget removes the node from the gangs that waited for it. When it was the last one of a gang, that gang is whole.
 func (e *Engine) forget(n *node, registered bool) {
 	for _, id := range n.jobs {
