@@ -171,11 +171,14 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 	if !others {
 		e.release(culprit, v, v.String(), jobs)
 	}
+	var gangs []*gang // leaving the last node of one forgets those of its het job that are whole
 	for _, id := range jobs {
-		g := e.gangs[id]
-		if g == nil {
-			continue
+		if g := e.gangs[id]; g != nil {
+			gangs = append(gangs, g)
 		}
+	}
+	for _, g := range gangs {
+		id := g.job
 		why := fmt.Sprintf("job %d given back: %s: %s", id, culprit.name, v)
 		for _, name := range slices.Clone(g.nodes) {
 			m := e.nodes[name]
