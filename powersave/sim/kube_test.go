@@ -299,4 +299,5 @@ func (w *world) listPods(life int) {
 		}
 	}
 	w.deliver(ev)
+	w.deliver(powersave.KubernetesUnread{})
 }
