@@ -118,7 +118,11 @@ func (w *world) do(st *step) {
 		if w.listed {
 			w.listed = false
 			life := w.life
-			w.tell(w.some(2*time.Second, watchGap, 1), powersave.KubernetesUnread{Err: "the watch is broken"})
+			w.after(w.some(2*time.Second, watchGap, 1), func() {
+				if life == w.life && !w.listed {
+					w.step(powersave.KubernetesUnread{Err: "the watch is broken"})
+				}
+			})
 			later(func() { w.listPods(life) })
 		}
 	default: // looked at where it matters
