@@ -31,6 +31,7 @@ type slurmJob struct {
 	gate       uint64 // waiting start gate, 0: none
 	gateAt     time.Time
 	gateLife   int // of the bridge, when it opened
+	failedAt   time.Time
 	gateUntil  time.Time
 	begin      time.Time
 	asked      time.Time // when it got its nodes, or a program was last called for it
@@ -82,9 +83,9 @@ func (j *slurmJob) leader() uint32 {
 	return 0
 }
 
-// bound says that the bridge can know that both are of one het job: their gates have told.
+// bound says that the bridge knew that both are of one het job when it gave j up: their gates had told.
 func (w *world) bound(j, o *slurmJob) bool {
-	return j == o || j.gateLife == w.life && o.gateLife == w.life && w.now.Sub(latest(j.gateAt, o.gateAt)) > 5*time.Second
+	return j == o || j.gateLife == w.life && o.gateLife == w.life && j.failedAt.After(latest(j.gateAt, o.gateAt))
 }
 
 func (w *world) job(id uint32) *slurmJob {

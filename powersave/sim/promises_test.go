@@ -130,6 +130,9 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 		w.breaks("gives no reason", "verdict on %s: %q", a.Node, a.Verdict)
 	}
 	w.mayGiveUp(a)
+	for _, id := range a.Jobs {
+		w.job(id).failedAt = w.now
+	}
 	n := w.node(a.Node)
 	if p := w.pods[n.index]; p == nil || !p.alive() || w.now.Sub(p.started) < prompt {
 		return
@@ -274,8 +277,8 @@ func (w *world) patrolMember(j *slurmJob, n *node, p *pod) {
 	if !n.ours() || !n.flags.Any(powersave.NodePoweringUp) {
 		return
 	}
-	if p == nil && n.set() == 0 && w.offers && w.limits != [2]int{} {
-		return // it may wait for a pod on another offering to end
+	if p == nil && n.set() == 0 && w.offers {
+		return // other offerings are tried, and pods on them waited for
 	}
 	greedy := w.strategy[n.set()] == powersave.Greedy
 	since, why := n.refusedAt, powersave.TroubleQuota
