@@ -96,8 +96,17 @@ func TestClient(t *testing.T) {
 	c := realCluster(t)
 	_, err := c.create(t, edit(t, "      containers:", "      nodeSelector: {slurmtide.io/nowhere: \"true\"}\n      terminationGracePeriodSeconds: 0\n      containers:"), false)
 	require.NoError(t, err)
-	client := c.bridgeClient(t, Rights(), Options{})
+	taint, err := ParseTaint(DefaultHostTaint)
+	require.NoError(t, err)
+	client := c.bridgeClient(t, Rights(), Options{HostTaint: taint})
 	require.Eventually(t, func() bool { return client.CheckAccess(t.Context()) == nil }, 10*time.Second, 50*time.Millisecond, "the authorizer sees the role")
+
+	err = client.CheckHostMarks(t.Context()) // all else works without
+	assert.True(t, IsForbidden(err), "%v", err)
+	require.ErrorContains(t, err, "missing: get nodes, patch nodes: ")
+	err = client.TaintHost(t.Context(), powersave.TaintHost{Host: "any", Node: "cpu-1", UID: "u", Reason: "GPU Xid 79"})
+	assert.True(t, IsForbidden(err), "%v", err)
+	require.ErrorContains(t, err, "add it to a ClusterRole")
 
 	ctx, stop := context.WithCancel(t.Context())
 	h, ended := newChannels(), make(chan error, 1)
