@@ -13,6 +13,7 @@
 //	bad/           requests that could not be read, set aside for a human
 //	sequence       last ID given out and a running count; locked while an ID is given
 //	bridge.sock    the bridge's socket: pokes, start gates, status
+//	identity       random name of this spool, for the lease of the bridges
 //	bridge.lock    held by the bridge that owns the socket
 //	programs.log   what the programs did, one line each, rotated once to programs.log.1
 package spool

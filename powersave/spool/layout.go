@@ -20,6 +20,7 @@ func (l layout) bad() string          { return filepath.Join(l.dir, "bad") }
 func (l layout) sequenceFile() string { return filepath.Join(l.dir, "sequence") }
 func (l layout) socket() string       { return filepath.Join(l.dir, "bridge.sock") }
 func (l layout) bridgeLock() string   { return filepath.Join(l.dir, "bridge.lock") }
+func (l layout) identityFile() string { return filepath.Join(l.dir, "identity") }
 func (l layout) logFile() string      { return filepath.Join(l.dir, "programs.log") }
 
 func (l layout) request(id string) string { return filepath.Join(l.requests(), id+".json") }
@@ -100,23 +101,37 @@ func (l layout) checkVersion() error {
 }
 
 func (l layout) writeVersion() error {
-	tmp, err := os.CreateTemp(l.dir, ".version-")
-	if err != nil {
+	if err := l.replaceFile(l.versionFile(), tempVersion, fmt.Sprintf("%d\n", Version)); err != nil {
 		return fmt.Errorf("writing spool version: %w", err)
 	}
-	_, err = fmt.Fprintf(tmp, "%d\n", Version)
+	return nil
+}
+
+// Beginnings of the names of files that replaceFile is writing.
+const (
+	tempVersion  = ".version-"
+	tempIdentity = ".identity-"
+)
+
+// replaceFile writes a file of the spool directory in one durable step.
+func (l layout) replaceFile(path, temp, text string) error {
+	tmp, err := os.CreateTemp(l.dir, temp)
+	if err != nil {
+		return err
+	}
+	_, err = tmp.WriteString(text)
 	if err == nil {
 		err = tmp.Sync()
 	}
 	err = errors.Join(err, tmp.Close())
 	if err == nil {
-		err = os.Rename(tmp.Name(), l.versionFile())
+		err = os.Rename(tmp.Name(), path)
 	}
 	if err == nil {
 		return syncDir(l.dir)
 	}
 	os.Remove(tmp.Name())
-	return fmt.Errorf("writing spool version: %w", err)
+	return err
 }
 
 // syncDir makes the names in dir durable.

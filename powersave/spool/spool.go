@@ -57,7 +57,7 @@ func (s *Spool) sweep(before time.Time) error {
 			return fmt.Errorf("sweeping spool: %w", err)
 		}
 		for _, e := range entries {
-			if !isTemp(e.Name()) && !strings.HasPrefix(e.Name(), ".version-") {
+			if !isTemp(e.Name()) && !strings.HasPrefix(e.Name(), tempVersion) && !strings.HasPrefix(e.Name(), tempIdentity) {
 				continue
 			}
 			if info, err := e.Info(); err == nil && info.ModTime().Before(before) {
