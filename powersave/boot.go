@@ -15,8 +15,10 @@ type boot struct {
 	accepted   time.Time // engine clock, newest request
 	read       int       // reads asked for before that: only later ones tell about this order
 	repeated   bool      // Slurm powered the node up again meanwhile
+	foreign    bool      // its pod was made for a request that was none of ours
 	unsure     bool      // may be obsolete: Slurm must confirm it before a pod is created
 	tries      int
+	triedRead  int // reads asked for before the newest try failed
 	retryAt    time.Time
 	problem    string
 	waits      string // why nothing happens though nothing is wrong
@@ -159,9 +161,12 @@ func (e *Engine) decideBoot(n *node) {
 	case n.pod.Generation < b.generation:
 		// Its slurmd started before this power-up: slurmctld would ignore it.
 		b.problem, b.waits = "", "replacing the pod of an earlier boot"
-		if booting {
+		switch {
+		case booting && n.readSince(n.podRead):
 			e.delete(n, "pod belongs to an earlier boot")
-		} else {
+		case booting:
+			e.reads.want(e.now)
+		default:
 			e.reads.want(e.pollFor(n))
 		}
 	case n.pod.Phase == PodFailed:
@@ -213,7 +218,7 @@ func (e *Engine) create(n *node) {
 		e.wakeAt(n, b.retryAt)
 		return
 	}
-	if !e.attempt(n) {
+	if !e.stillWanted(n) || !e.attempt(n) {
 		return
 	}
 	room, ok := e.roomFor(n)
@@ -248,11 +253,13 @@ func (e *Engine) bootDone(n *node) {
 	if n.pod != nil {
 		done.UID, done.Host = n.pod.UID, n.pod.Host
 	}
-	if len(e.history) == e.cfg.History {
-		e.history = slices.Delete(e.history, 0, 1)
+	if !b.anothers() {
+		if len(e.history) == e.cfg.History {
+			e.history = slices.Delete(e.history, 0, 1)
+		}
+		e.history = append(e.history, done)
+		e.do(BootDone{done})
 	}
-	e.history = append(e.history, done)
-	e.do(BootDone{done})
 	e.succeeded(n)
 	if b.release != nil { // its job is being given back all the same
 		e.do(UpdateNodes{NodeUpdate{Nodes: []string{n.name}, State: StatePowerDown}})

@@ -164,6 +164,11 @@ func (b *Breakers) Restore(records []BreakerRecord) {
 	}
 }
 
+// takeOver is Restore for what another bridge saved: of breakers that are open here, ours know more.
+func (b *Breakers) takeOver(records []BreakerRecord) {
+	b.Restore(slices.DeleteFunc(slices.Clone(records), func(r BreakerRecord) bool { return b.known[r.Key].isOpen() }))
+}
+
 func (b *Breakers) put(s *breaker) {
 	if b.known == nil {
 		b.known = map[BreakerKey]*breaker{}

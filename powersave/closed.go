@@ -21,7 +21,7 @@ const closedPrefix = ReasonPrefix + "closed: "
 // closeSets takes the powered-down nodes of NodeSets whose breakers are open out of Slurm's choice, so that Slurm places
 // jobs elsewhere at once, and puts them back when the next try is due.
 func (e *Engine) closeSets() {
-	if !e.podsRead || !e.setsRead || e.reads.complete.IsZero() {
+	if !e.leading || !e.podsRead || !e.setsRead || e.reads.complete.IsZero() {
 		return
 	}
 	fresh := e.closedRead != e.reads.complete

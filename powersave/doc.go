@@ -29,11 +29,19 @@
 // what keeps a late or repeated SuspendProgram from killing a newer boot. Deletion names
 // the pod's UID, so a pod that was created meanwhile under the same name is safe.
 //
+// # Several bridges
+//
+// Beside each slurmctld runs a bridge with a spool and an Engine of its own. Only the one
+// that is told so (Leading) acts on what it finds by itself; what the programs ask for, all
+// carry out. Since news of another Engine's doing come from Kubernetes and Slurm in any order,
+// a read of Slurm counts for a pod only if it was asked for after the pod was seen.
+//
 // # Generations
 //
 // Each boot has a generation, the sequence number of the request that began it, which grows
-// with every request of a spool. The pod carries it as an annotation. A pod of an older
-// generation under a name that Slurm is powering up cannot serve it, for slurmctld ignores
-// a slurmd that started before the power-up (node_mgr.c waiting_for_node_boot): it is
+// with every request of a spool and is the clock's, so that it orders those of several
+// spools, too. The pod carries it as an annotation. A pod of an older generation under a name
+// that Slurm is powering up cannot serve it, for slurmctld ignores a slurmd that started
+// before the power-up (node_mgr.c waiting_for_node_boot): it is
 // replaced.
 package powersave

@@ -35,6 +35,8 @@ type Config struct {
 	BadHardware *regexp.Regexp
 	// History is how many finished boots, and how many finished power-downs, Status shows. Default 1000.
 	History int
+	// Alone: there is no other bridge, so the Engine leads without being told (see Leading).
+	Alone bool
 }
 
 func (c Config) withDefaults() Config {
@@ -71,6 +73,7 @@ type Engine struct {
 
 	podsRead, setsRead, hostsRead bool
 	blind                         bool // pods or NodeSets cannot be read at present
+	leading                       bool
 
 	reads    reads
 	freeable []*node // pods gone, name to be freed in Slurm
@@ -119,6 +122,7 @@ func New(cfg Config) *Engine {
 		sets:     map[string]NodeSet{},
 		requests: map[string]*request{},
 		gangs:    map[uint32]*gang{},
+		leading:  cfg.Alone,
 
 		givenBack: map[uint32]int{},
 	}
@@ -180,6 +184,8 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		e.roomDropped(ev)
 	case HostTainted:
 		e.hostTainted(ev)
+	case Leading:
+		e.lead(ev)
 	case GateOpened:
 		e.openGate(ev)
 	case GateClosed:

@@ -41,7 +41,7 @@ func bootTenThousand(b *testing.B, offerings []powersave.Offering) {
 	var plan, rest time.Duration
 	steps := 0
 	for b.Loop() {
-		e := powersave.New(powersave.Config{})
+		e := powersave.New(powersave.Config{Alone: true})
 		now := epoch
 		step := func(ev powersave.Event) []powersave.Action {
 			now = now.Add(time.Millisecond)

@@ -113,7 +113,7 @@ func (e *Engine) overdue(n *node) {
 	if len(n.jobs) > 0 || n.boot.release != nil || after == 0 {
 		return
 	}
-	if t := n.boot.accepted.Add(after); t.After(e.now) {
+	if t := n.boot.accepted.Add(after + e.othersFirst(n.boot)); t.After(e.now) {
 		e.wakeAt(n, t)
 		return
 	}

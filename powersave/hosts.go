@@ -58,6 +58,8 @@ type care struct {
 	downAt  time.Time   // see heal
 	update  *NodeUpdate // under way
 	retryAt time.Time
+	why     string    // what the trouble is
+	whyRead int       // reads asked for before it was seen
 	marking string    // UID of the pod that is being marked
 	markAt  time.Time // when it may be tried again
 	note    string    // reason that the node had without being drained
@@ -153,6 +155,9 @@ func (e *Engine) troubled(n *node) (why string, leave bool) {
 // Boots are left to their verdicts: draining a node that is powering up requeues its jobs (node_mgr.c update_node).
 func (e *Engine) tend(n *node) {
 	c := &n.care
+	if !e.leading {
+		return
+	}
 	if n.set == "" || n.read == 0 || n.missing || n.boot != nil || n.off != nil {
 		c.lostAt, c.downAt = time.Time{}, time.Time{}
 		if n.boot != nil {
@@ -169,6 +174,9 @@ func (e *Engine) tend(n *node) {
 		c.served = true
 	}
 	why, leave := e.troubled(n)
+	if why != c.why {
+		c.why, c.whyRead = why, e.reads.count
+	}
 	lost, heals := e.lost(n, why != "" && !alive), e.heal(n, why == "" || leave)
 	u := NodeUpdate{}
 	switch {
@@ -194,8 +202,8 @@ func (e *Engine) tend(n *node) {
 	default:
 		return
 	}
-	if e.now.Sub(n.seenAt) > actOn {
-		e.reads.wantComplete(e.now) // somebody may have said something about it since
+	if e.now.Sub(n.seenAt) > actOn || n.podEnds() && !n.readSince(c.whyRead) {
+		e.reads.wantComplete(e.now) // somebody may have said something about it since, or Slurm have had the pod deleted by another bridge
 		return
 	}
 	switch {
@@ -219,6 +227,11 @@ func (n *node) drainedHere() bool {
 	why, ours := strings.CutPrefix(n.slurm.Reason, hostPrefix)
 	_, more, added := strings.Cut(why, " : ")
 	return ours && (!added || more == notResponding)
+}
+
+// podEnds says that the node's pod has come to its end, or is about to.
+func (n *node) podEnds() bool {
+	return n.pod == nil || n.pod.Phase == PodTerminating || n.pod.Phase == PodFailed
 }
 
 // nobodys says that no person has written the node's reason.

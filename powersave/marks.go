@@ -20,12 +20,15 @@ func (PodMarked) event() {}
 func (e *Engine) mark(n *node) {
 	c := &n.care
 	if n.pod == nil || n.set == "" || n.read == 0 || n.off != nil || c.marking == n.pod.UID ||
-		n.pod.Phase == PodTerminating || n.pod.Phase == PodFailed {
+		n.pod.Phase == PodTerminating || n.pod.Phase == PodFailed || n.boot == nil && !e.leading {
 		return
 	}
 	busy := n.slurm.State.Any(inUse) || n.boot != nil && (len(n.jobs) > 0 || n.pod.Busy)
 	if busy == n.pod.Busy {
 		return
+	}
+	if !busy && n.boot == nil && (!n.readSince(n.podRead) || !serving(n.slurm.State)) {
+		return // another bridge may have just made it
 	}
 	if c.markAt.After(e.now) {
 		e.wakeAt(n, c.markAt)

@@ -187,6 +187,7 @@ const matrixNode = "cpu-0"
 func newMatrixWorld(t *testing.T, s situation, pod string) *matrixWorld {
 	w := &matrixWorld{t: t, now: epoch, situation: s}
 	w.engine = powersave.New(powersave.Config{
+		Alone:    true,
 		PollIdle: 4 * time.Second, PollFast: 2 * time.Second, PollSlow: 2 * time.Second, BadHardware: regexp.MustCompile("NHC"),
 	})
 	phase, host, onHost := strings.Cut(pod, ", host ")

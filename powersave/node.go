@@ -21,6 +21,7 @@ type node struct {
 	strayAt  time.Time // first complete read that showed the present disagreement
 	strayOK  bool      // a second one confirmed it
 	pod      *Pod
+	podRead  int    // reads asked for before pod was first seen
 	deleting string // UID whose deletion Kubernetes has accepted or is being asked for
 	goneUID  string // newest UID known to exist no longer
 	delTries int
@@ -161,10 +162,10 @@ func (e *Engine) delete(n *node, why string) {
 func (e *Engine) decideSettled(n *node) {
 	state := n.slurm.State
 	switch {
-	case n.read == 0:
+	case n.read == 0, !e.leading:
 	case n.pod != nil && state.Any(NodePoweringUp) && n.pod.Phase != PodTerminating:
-		// A boot of before our restart goes on.
-		n.boot = &boot{generation: n.pod.Generation, accepted: e.now, read: n.read - 1}
+		// A boot of before our restart goes on, or one of another bridge.
+		n.boot = &boot{generation: n.pod.Generation, accepted: e.now, read: n.read - 1, foreign: n.pod.Request != ""}
 		n.boot.times.Requested, n.boot.times.Accepted = n.pod.Created, e.now
 		e.activate(n)
 		e.decideBoot(n)

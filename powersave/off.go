@@ -75,7 +75,7 @@ func (e *Engine) dropOff(n *node) {
 
 func (e *Engine) decideOff(n *node) {
 	o := n.off
-	if !n.readSince(o.read) || e.now.Sub(n.seenAt) > actOn {
+	if !n.readSince(o.read) || n.pod != nil && !n.readSince(n.podRead) || e.now.Sub(n.seenAt) > actOn {
 		e.reads.want(e.now)
 		return
 	}

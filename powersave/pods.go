@@ -31,7 +31,7 @@ func (e *Engine) readPods(pods []Pod) {
 	have := make(map[string]bool, len(pods))
 	for _, p := range pods {
 		have[p.Node] = true
-		e.node(p.Node).setPod(p)
+		e.setPod(e.node(p.Node), p)
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
 		n := e.nodes[name]
@@ -44,7 +44,7 @@ func (e *Engine) readPods(pods []Pod) {
 
 func (e *Engine) seePod(p Pod) {
 	n := e.node(p.Node)
-	n.setPod(p)
+	e.setPod(n, p)
 	e.decide(n)
 }
 
@@ -85,7 +85,7 @@ func (e *Engine) podCreated(ev PodCreated) {
 	}
 	if n.pod == nil {
 		p := Pod{Node: ev.Node, NodeSet: n.set, UID: ev.UID, Generation: ev.Generation, Phase: PodPending, Created: e.now, Busy: len(n.jobs) > 0, Offering: n.making}
-		n.setPod(p)
+		e.setPod(n, p)
 	}
 	e.decide(n)
 }
@@ -102,10 +102,10 @@ func (e *Engine) podCreateFailed(ev PodCreateFailed) {
 		return
 	}
 	if ev.Existing != nil && n.pod == nil {
-		n.setPod(*ev.Existing)
+		e.setPod(n, *ev.Existing)
 	}
 	if n.pod == nil {
-		b.problem, b.createTrouble = ev.Err, ev.Trouble
+		b.problem, b.createTrouble, b.triedRead = ev.Err, ev.Trouble, e.reads.count
 		b.alone = ev.Permanent && ev.Trouble == TroubleNone
 		if b.alone {
 			b.createTrouble = TroubleConfig

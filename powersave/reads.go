@@ -74,6 +74,11 @@ func (r *reads) failed(now time.Time, err string) {
 	r.due = r.notBefore
 }
 
+// hang says that Slurm does not answer, or not soon.
+func (r *reads) hang(now time.Time) bool {
+	return r.failures > 0 || r.underway && now.Sub(r.asked) >= actOn
+}
+
 // hurry cuts the pause after a failure short.
 func (r *reads) hurry() {
 	if r.failures > 0 && r.hurryAt.Before(r.notBefore) {
@@ -178,6 +183,8 @@ func (e *Engine) pollFor(n *node) time.Time {
 	case n.off == nil && (n.pod == nil || n.pod.Phase == PodPending || n.pod.Phase == PodTerminating || n.pod.Generation < n.boot.generation),
 		n.off != nil && n.pod != nil && n.pod.Phase == PodTerminating:
 		return last.Add(e.cfg.PollWait) // nothing can register; Slurm may give up
+	case n.off == nil && n.boot.anothers():
+		return last.Add(e.cfg.PollWait) // nobody here waits for it
 	case n.off == nil:
 		return last.Add(e.cfg.PollFast)
 	default:

@@ -67,7 +67,7 @@ func (e *Engine) blame(n *node) {
 	case strings.HasPrefix(reason, ReasonPrefix), !e.cfg.BadHardware.MatchString(verdict):
 		return
 	}
-	if key := n.pod.UID + " " + reason; c.blamed != key && len(e.taints) < manyTaints {
+	if key := n.pod.UID + " " + reason; c.blamed != key && len(e.taints) < manyTaints && (e.leading || n.off != nil) {
 		c.blamed = key
 		e.note(Warn, n, "", "the hardware of host "+n.pod.Host+" is bad, says the node's reason: "+reason)
 		e.taints = append(e.taints, &taint{

@@ -47,7 +47,7 @@ type player struct {
 }
 
 func play(t *testing.T, script string) string {
-	p := &player{t: t, engine: powersave.New(powersave.Config{BadHardware: regexp.MustCompile("NHC")}), now: epoch, reasons: map[powersave.StateChange]string{powersave.StateDrain: "slurmtide: closed: no room"}}
+	p := &player{t: t, engine: powersave.New(powersave.Config{BadHardware: regexp.MustCompile("NHC"), Alone: true}), now: epoch, reasons: map[powersave.StateChange]string{powersave.StateDrain: "slurmtide: closed: no room"}}
 	var out strings.Builder
 	for _, line := range strings.Split(strings.TrimRight(script, "\n"), "\n") {
 		if strings.HasPrefix(line, " ") {
@@ -83,6 +83,9 @@ func (p *player) run(f []string) []string {
 		return p.status()
 	case "marks":
 		p.marks = true
+		return nil
+	case "one-of-several": // bridges; comes first
+		p.engine = powersave.New(powersave.Config{})
 		return nil
 	case "slurm", "slurm-failed":
 		// An answer needs a question: let time pass until the engine asks.
@@ -266,6 +269,8 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 			}
 		}
 		require.FailNow(p.t, "nobody asked for that", args)
+	case "leading":
+		return powersave.Leading{Leading: args[0] == "yes", Others: len(args) > 1}
 	case "gate-closed":
 		return powersave.GateClosed{ID: uint64(p.int(args[0]))}
 	}
@@ -401,6 +406,10 @@ func (p *player) pod(f []string) powersave.Pod {
 		}
 		if more == "busy" {
 			pod.Busy = true
+			continue
+		}
+		if request, ok := strings.CutPrefix(more, "request="); ok {
+			pod.Request = request
 			continue
 		}
 		if host, ok := strings.CutPrefix(more, "host="); ok {

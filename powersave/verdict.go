@@ -53,7 +53,7 @@ func (e *Engine) judge(n *node) {
 		b.trouble, b.troubleAt = trouble, e.now
 	}
 	patience, limited := e.patience(n, trouble)
-	final := b.troubleAt.Add(patience)
+	final := b.troubleAt.Add(patience + e.othersFirst(b))
 	switch {
 	case !limited:
 		e.overdue(n)

@@ -115,19 +115,24 @@ func runBridge(c *urfave.Context) error {
 		return err
 	}
 	defer slurm.Close()
-	b = bridge.New(bridge.Config{
-		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, Version: c.App.Version,
-		Engine: powersave.Config{BadHardware: reasons},
-	})
 	socket, err := spool.Listen(dir)
 	if err != nil {
 		return err
 	}
+	identity, err := identity(sp)
+	if err != nil {
+		return err
+	}
+	b = bridge.New(bridge.Config{
+		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, Version: c.App.Version,
+		Engine: powersave.Config{BadHardware: reasons},
+	})
 	parts := []func(context.Context) error{
 		b.Run,
 		func(ctx context.Context) error { return spool.Serve(ctx, socket, b, log) },
 		func(ctx context.Context) error { return kube.Run(ctx, b) },
 		func(ctx context.Context) error { return watchAccess(ctx, kube, log) },
+		func(ctx context.Context) error { return lead(ctx, kube, identity, c.String("cluster"), b) },
 	}
 	if taint != nil {
 		parts = append(parts, func(ctx context.Context) error { return watchHostMarks(ctx, kube, log) })
@@ -146,6 +151,30 @@ func runBridge(c *urfave.Context) error {
 	}
 	log.Info("bridge ends")
 	return nil
+}
+
+// identity tells this bridge from others of the cluster, and stays the same when it is started again.
+func identity(sp *spool.Spool) (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("asking for the host's name: %w", err)
+	}
+	id, err := sp.Identity()
+	if err != nil {
+		return "", err
+	}
+	return host + "_" + id, nil
+}
+
+// lead keeps trying for the lease of the cluster's bridges.
+func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *bridge.Bridge) error {
+	return kube.Lead(ctx, identity, func(l pods.Leadership) {
+		lease := bridge.Lease{Name: pods.LeaseName(cluster), Identity: identity, Holder: l.Holder, Leading: l.Leading}
+		if l.Err != nil {
+			lease.Error = l.Err.Error()
+		}
+		b.Lease(lease)
+	})
 }
 
 // runAll runs the parts until ctx is done or one of them fails, and waits for all to end.

@@ -28,7 +28,7 @@ import (
 // Exit codes of `slurmtide status`.
 const (
 	exitNoBridge = 1 // the bridge does not answer
-	exitDegraded = 3 // it answers, but cannot read Slurm or Kubernetes
+	exitDegraded = 3 // it answers, but cannot read Slurm, Kubernetes or the lease
 )
 
 func statusCommand() *urfave.Command {
@@ -36,7 +36,7 @@ func statusCommand() *urfave.Command {
 		Name:  "status",
 		Usage: "show boots in flight, nodes, pods, spool and recent problems",
 		Description: "Asks the bridge over the socket in its spool directory; run it where the bridge runs, as the same user or root.\n\n" +
-			"Exit status: 0 all is well; 1 the bridge does not answer; 2 wrong usage; 3 the bridge cannot read Slurm or Kubernetes.",
+			"Exit status: 0 all is well; 1 the bridge does not answer; 2 wrong usage; 3 the bridge cannot read Slurm, Kubernetes or the lease.",
 		Flags: []urfave.Flag{
 			cli.SpoolFlag(),
 			&urfave.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json or yaml"},
@@ -84,7 +84,7 @@ func status(ctx context.Context, dir, format string, timeout time.Duration, w io
 	if err != nil {
 		return err
 	}
-	if st.Engine.SlurmError != "" || st.KubernetesError != "" || !st.Engine.KubernetesRead {
+	if st.Engine.SlurmError != "" || st.KubernetesError != "" || !st.Engine.KubernetesRead || st.Lease.Error != "" && !st.Lease.Leading {
 		return urfave.Exit("", exitDegraded)
 	}
 	return nil
@@ -139,6 +139,10 @@ func printStatus(out io.Writer, st bridge.Status, wide bool) error {
 			fmt.Fprintf(w, "; Slurm was last read completely %s ago", age(e.SlurmRead))
 		}
 		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "Lease\t%s\n", leaseText(st.Lease))
+	if wide {
+		fmt.Fprintf(w, "\t%s, this bridge is %s\n", cmp.Or(st.Lease.Name, "-"), cmp.Or(st.Lease.Identity, "-"))
 	}
 	fmt.Fprintf(w, "Spool\t%d requests waiting, %d set aside", st.Spool.Depth, st.Spool.Bad)
 	if st.Spool.Depth > 0 {
@@ -207,5 +211,19 @@ func printBreakers(w io.Writer, sets []powersave.NodeSetCounts) {
 			fmt.Fprintf(w, "%s%s\t%s\t%s\t%s: %s\n", head, s.Name, cmp.Or(b.Key.Offering, "-"), until, b.Class, b.Reason)
 			head = ""
 		}
+	}
+}
+
+// leaseText says who reconciles.
+func leaseText(l bridge.Lease) string {
+	switch {
+	case l.Leading:
+		return "held by this bridge: it reconciles"
+	case l.Error != "":
+		return "NOT HELD: only requests of this spool are carried out: " + l.Error
+	case l.Holder == "" || l.Holder == l.Identity:
+		return "not held yet: only requests of this spool are carried out"
+	default:
+		return "held by " + l.Holder + ": only requests of this spool are carried out"
 	}
 }

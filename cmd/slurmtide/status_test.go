@@ -43,12 +43,12 @@ func TestStatusSaysWhatCannotBeRead(t *testing.T) {
 		st   bridge.Status
 		want string
 	}{
-		"both read":  {bridge.Status{Engine: read}, "Slurm       read completely 1m30s ago\nKubernetes  in sync, 0 pods\nSpool "},
-		"Slurm away": {bridge.Status{Engine: away}, "Slurm       NOT READABLE: no answer\nKubernetes  in sync, 0 pods\n            nothing is taken down until both can be read; Slurm was last read completely 1m30s ago\nSpool "},
+		"both read":  {bridge.Status{Engine: read}, "Slurm       read completely 1m30s ago\nKubernetes  in sync, 0 pods\nLease "},
+		"Slurm away": {bridge.Status{Engine: away}, "Slurm       NOT READABLE: no answer\nKubernetes  in sync, 0 pods\n            nothing is taken down until both can be read; Slurm was last read completely 1m30s ago\nLease "},
 		"Kubernetes away": {bridge.Status{Engine: read, KubernetesError: "refused"},
-			"Kubernetes  NOT READABLE: refused\n            nothing is taken down until both can be read; Slurm was last read completely 1m30s ago\nSpool "},
+			"Kubernetes  NOT READABLE: refused\n            nothing is taken down until both can be read; Slurm was last read completely 1m30s ago\nLease "},
 		"never read": {bridge.Status{Engine: powersave.Status{Time: now, SlurmError: "no answer"}},
-			"            nothing is taken down until both can be read\nSpool "},
+			"            nothing is taken down until both can be read\nLease "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
@@ -85,4 +85,27 @@ func TestStatusShowsBreakers(t *testing.T) {
 cpu      demand    one pod has tried     capacity: no room
 cpu      spot      2026-01-01T12:03:00Z  capacity: no room
 `, table)
+}
+
+func TestStatusSaysWhoReconciles(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lease bridge.Lease
+		want  string
+	}{
+		"this one": {bridge.Lease{Leading: true, Holder: "me", Identity: "me"}, "held by this bridge: it reconciles"},
+		"another":  {bridge.Lease{Holder: "ctl2_abc", Identity: "me"}, "held by ctl2_abc: only requests of this spool are carried out"},
+		"nobody":   {bridge.Lease{Identity: "me"}, "not held yet: only requests of this spool are carried out"},
+		"no right": {bridge.Lease{Holder: "ctl2_abc", Error: "reading the lease of the bridges: no"},
+			"NOT HELD: only requests of this spool are carried out: reading the lease of the bridges: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.lease.Name = "slurmtide-bridge-tide"
+			for _, wide := range []bool{false, true} {
+				var out strings.Builder
+				require.NoError(t, printStatus(&out, bridge.Status{Lease: tt.lease}, wide))
+				assert.Regexp(t, `(?m)^Lease +`+tt.want+`$`, out.String())
+				assert.Equal(t, wide, strings.Contains(out.String(), "slurmtide-bridge-tide, this bridge is "))
+			}
+		})
+	}
 }

@@ -109,6 +109,8 @@ type Bridge struct {
 
 	watchError string
 	reads      powersave.Reads // as last shown in metrics
+	lease      Lease
+	othersLed  bool // since this bridge did
 
 	lastGate atomic.Uint64
 }
@@ -121,8 +123,10 @@ func New(c Config) *Bridge {
 	if c.ScanEvery == 0 {
 		c.ScanEvery = 2 * time.Second
 	}
+	c.Metrics.leading(c.Engine.Alone)
 	return &Bridge{
 		Config:   c,
+		lease:    Lease{Leading: c.Engine.Alone},
 		engine:   powersave.New(c.Engine),
 		inbox:    inbox{ready: make(chan struct{}, 1)},
 		poked:    make(chan struct{}, 1),
@@ -296,6 +300,7 @@ func (b *Bridge) Gate(ctx context.Context, r spool.GateRequest) spool.GateReply 
 // Status is what `slurmtide status` shows.
 type Status struct {
 	Version         string           `json:"version"`
+	Lease           Lease            `json:"lease"`
 	KubernetesError string           `json:"kubernetesError,omitempty"`
 	Spool           spool.Stats      `json:"spool"`
 	Engine          powersave.Status `json:"engine"`
@@ -305,7 +310,7 @@ type Status struct {
 func (b *Bridge) Status(ctx context.Context) (json.RawMessage, error) {
 	got := make(chan Status, 1)
 	b.inbox.put(func(context.Context) {
-		got <- Status{Version: b.Version, KubernetesError: b.watchError, Engine: b.engine.Status(time.Now())}
+		got <- Status{Version: b.Version, Lease: b.lease, KubernetesError: b.watchError, Engine: b.engine.Status(time.Now())}
 	})
 	select {
 	case st := <-got:
@@ -423,6 +428,10 @@ func (b *Bridge) publish(ctx context.Context) {
 	b.dirty, b.statusAt = false, now.Add(statusPause)
 	counts := b.engine.Counts()
 	b.Metrics.counts(counts, len(b.requests), len(b.gates))
+	if !b.lease.Leading {
+		clear(b.retries)
+		return
+	}
 	for _, c := range counts {
 		switch {
 		case b.writing[c.Name]:

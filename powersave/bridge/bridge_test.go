@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -33,7 +34,7 @@ const (
 // a pod goes half a second after it was deleted.
 type world struct {
 	mu        sync.Mutex
-	bridge    *Bridge
+	bridges   []*Bridge
 	slurm     map[string]powersave.NodeState
 	pods      map[string]powersave.Pod
 	lastUID   int
@@ -72,6 +73,12 @@ type missing []string
 
 func (m missing) Error() string          { return "unknown nodes" }
 func (m missing) MissingNodes() []string { return m }
+
+// exists is what a create fails with when the name has a pod of another boot.
+type exists struct{ pod powersave.Pod }
+
+func (e exists) Error() string                      { return "a pod of that name exists" }
+func (e exists) ExistingPod() (powersave.Pod, bool) { return e.pod, true }
 
 func (w *world) Nodes(_ context.Context, names ...string) ([]powersave.SlurmNode, error) {
 	w.mu.Lock()
@@ -130,13 +137,18 @@ func (w *world) Create(_ context.Context, a powersave.CreatePod) (string, error)
 		return "", w.createErr
 	}
 	if p, ok := w.pods[node]; ok {
+		if p.Generation != a.Generation {
+			return "", exists{p}
+		}
 		return p.UID, nil
 	}
 	w.lastUID++
 	p := powersave.Pod{Node: node, NodeSet: a.NodeSet, UID: "uid-" + strconv.Itoa(w.lastUID), Generation: a.Generation, Request: a.Request, Phase: powersave.PodScheduled}
 	if node == w.stuck {
 		p.Phase, p.Reason, p.Trouble = powersave.PodPending, "Unschedulable", powersave.TroubleCapacity
-		time.AfterFunc(time.Second, func() { w.bridge.Pod(p) })
+		time.AfterFunc(time.Second, func() { w.look(func() { w.tell(func(b *Bridge) { b.Pod(p) }) }) })
+	} else {
+		w.tell(func(b *Bridge) { b.Pod(p) })
 	}
 	w.pods[node] = p
 	if node == w.stuck {
@@ -150,7 +162,7 @@ func (w *world) Create(_ context.Context, a powersave.CreatePod) (string, error)
 		}
 		p.Phase = powersave.PodRunning
 		w.pods[node] = p
-		w.bridge.Pod(p)
+		w.tell(func(b *Bridge) { b.Pod(p) })
 		if w.slurm[node] == booting {
 			w.slurm[node] = up
 		}
@@ -171,7 +183,7 @@ func (w *world) Delete(_ context.Context, node, uid string) (bool, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(w.pods, node)
-		w.bridge.PodGone(node, uid)
+		w.tell(func(b *Bridge) { b.PodGone(node, uid) })
 	})
 	return false, nil
 }
@@ -246,11 +258,23 @@ func (w *world) look(f func()) {
 // start runs a bridge on the spool in dir until the returned function is called.
 func (w *world) start(t *testing.T, dir string) (b *Bridge, stop func()) {
 	t.Helper()
+	engine := w.engine
+	engine.Alone = true
+	return w.startWith(t, dir, Config{Slurm: w, Kubernetes: w, Engine: engine})
+}
+
+// startWith is start for a bridge that reaches the world in its own way.
+func (w *world) startWith(t *testing.T, dir string, c Config) (b *Bridge, stop func()) {
+	t.Helper()
 	sp, err := spool.Open(dir)
 	require.NoError(t, err)
-	b = New(Config{Spool: sp, SpoolDir: dir, Slurm: w, Kubernetes: w, Rooms: w.rooms, Parallel: w.parallel, Engine: w.engine, Log: slog.New(slog.DiscardHandler)})
+	c.Spool, c.SpoolDir, c.Rooms, c.Parallel = sp, dir, w.rooms, w.parallel
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	b = New(c)
 	w.mu.Lock()
-	w.bridge = b
+	w.bridges = append(w.bridges, b)
 	var pods []powersave.Pod
 	for _, p := range w.pods {
 		pods = append(pods, p)
@@ -266,6 +290,14 @@ func (w *world) start(t *testing.T, dir string) (b *Bridge, stop func()) {
 	return b, func() {
 		cancel()
 		require.NoError(t, <-done)
+		w.look(func() { w.bridges = slices.DeleteFunc(w.bridges, func(o *Bridge) bool { return o == b }) })
+	}
+}
+
+// tell passes news from Kubernetes on. w.mu is held.
+func (w *world) tell(news func(*Bridge)) {
+	for _, b := range w.bridges {
+		news(b)
 	}
 }
 

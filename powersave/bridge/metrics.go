@@ -27,6 +27,7 @@ type Metrics struct {
 	readable   *prometheus.GaugeVec
 	slurmRead  prometheus.Gauge
 	hostMarks  *prometheus.CounterVec
+	leads      prometheus.Gauge
 }
 
 // NewMetrics registers the metrics with r.
@@ -64,9 +65,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "slurmtide_slurm_complete_read_timestamp_seconds", Help: "When the newest complete read of Slurm's nodes was asked for; 0: none yet."}),
 		hostMarks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_host_marks_total", Help: "Hosts marked because a node on them was drained for bad hardware."}, []string{"result"}),
+		leads: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "slurmtide_bridge_leading", Help: "1 while this bridge holds the lease of its cluster, and reconciles; else 0."}),
 	}
 	m.reads(powersave.Reads{})
-	r.MustRegister(m.readable, m.slurmRead, m.hostMarks)
+	r.MustRegister(m.readable, m.slurmRead, m.hostMarks, m.leads)
 	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.httpCalls, m.httpTimes, m.nodes, m.pending, m.gates)
 	return m
 }
@@ -154,6 +157,16 @@ func (m *Metrics) SlurmrestRequest(op, status string, took time.Duration) {
 	verb := strings.ReplaceAll(op, " ", "_")
 	m.httpCalls.WithLabelValues(verb, status).Inc()
 	m.httpTimes.WithLabelValues(verb).Observe(took.Seconds())
+}
+
+func (m *Metrics) leading(yes bool) {
+	switch {
+	case m == nil:
+	case yes:
+		m.leads.Set(1)
+	default:
+		m.leads.Set(0)
+	}
 }
 
 func (m *Metrics) counts(counts []powersave.NodeSetCounts, requests, gates int) {

@@ -16,6 +16,7 @@ import (
 // config makes the engine's waits short, so that a schedule needs fewer steps.
 var config = powersave.Config{
 	FreshFor: 10 * time.Second, PollFast: 800 * time.Millisecond, PollSlow: 3 * time.Second, PollIdle: 20 * time.Second, Sightings: 5 * time.Second,
+	Alone: true,
 }
 
 // nodeNames by index; the last is of no NodeSet.
