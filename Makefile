@@ -38,7 +38,7 @@ test: vet lint unit simulate localcluster-unit fuzz verify-generated localcluste
 vet: ## go vet, with every build tag
 	$(GO) vet ./...
 	$(GO) vet -tags integration ./...
-	$(GO) vet -tags integration,load,faults ./test/...
+	$(GO) vet -tags integration,load,faults ./test/... ./powersave/bridge
 	$(GO) vet -tags mutants ./powersave/sim
 
 .PHONY: lint
@@ -76,8 +76,8 @@ integration: ## real Slurm 24.11 and 26.05 on a real Kubernetes, in a cluster of
 	hack/integration.sh
 
 .PHONY: test-faults
-test-faults: ## faults that take longer than make test has: a host cordoned, pods evicted and lost
-	TAGS=integration,faults RUN=TestHostTrouble hack/integration.sh
+test-faults: ## faults that take longer than make test has: the bridge killed at every step, API server, kubelet, slurmrestd and network away, hosts cordoned (15 to 20 minutes)
+	TAGS=integration,faults RUN='TestHostTrouble|TestOutages|TestKills|TestAway' hack/integration.sh
 
 .PHONY: test-load
 test-load: ## 1,000 start gates waiting at once, both Slurm versions

@@ -42,6 +42,7 @@ trap cleanup EXIT
 "${cluster[@]}" up --gpus 8
 step "images"
 images=("$(hack/images/build.sh slurmtide | tail -n 1)")
+case ${TAGS:-} in *faults*) images+=("$(hack/images/build.sh faults | tail -n 1)") ;; esac
 for version in ${SLURM_VERSIONS:-24.11 26.05}; do
 	images+=("$(hack/images/build.sh "$version" | tail -n 1)")
 	[ -n "${RUN:-}" ] || hostlists "$version" "${images[-1]}"
@@ -50,7 +51,7 @@ for image in "${images[@]}"; do
 	"${cluster[@]}" load-image "$image"
 done
 KUBECONFIG=$("${cluster[@]}" kubeconfig)
-export KUBECONFIG
+export KUBECONFIG LOCALCLUSTER=$name
 step "CRDs"
 "${cluster[@]}" kubectl apply --server-side -f helm/slurmtide-crds/templates/ -f test/integration/testdata/
 step "tests"

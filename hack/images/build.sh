@@ -4,6 +4,7 @@
 #   hack/images/build.sh 24.11       slurmtide/slurm:24.11, from Debian trixie
 #   hack/images/build.sh 26.05       slurmtide/slurm:26.05, from Debian forky
 #   hack/images/build.sh slurmtide   slurmtide/slurmtide:dev, our own programs, built static
+#   hack/images/build.sh faults      slurmtide/slurmtide:faults, the same with a bridge that tests can kill at any step
 #
 # Slurm images are kept in ${SLURMTIDE_CACHE:-~/.cache/slurmtide}/images under a key made of everything that shapes them;
 # delete the file to get newer packages. With Docker: docker build -f hack/images/Dockerfile --build-arg SLURM_VERSION=26.05 hack/images
@@ -26,16 +27,21 @@ arch() {
 archive() { (cd "$root" && go run ./hack/images/archive "$@"); }
 
 build_slurmtide() {
+	tag=$1 bin=$root/bin bridge=$root/bin/slurmtide-bridge
 	# go build leaves up-to-date binaries alone, so this costs a second when nothing has changed.
-	say "slurmtide:dev: building static programs into bin/"
+	say "slurmtide:$tag: building static programs into bin/"
 	mkdir -p "$root/out/images"
 	make -s -C "$root" build >&2
-	out=$root/out/images/slurmtide-dev.tar
-	archive -o "$out" -tag slurmtide/slurmtide:dev -arch "$(go env GOARCH)" -user 65532:65532 -entrypoint /usr/local/bin/slurmtide \
-		-add "$root/bin/slurmtide=/usr/local/bin/slurmtide" -add "$root/bin/slurmtide-bridge=/usr/local/bin/slurmtide-bridge" \
-		-add "$root/bin/resume=/usr/local/bin/resume" \
-		-add "$root/bin/suspend=/usr/local/bin/suspend" -add "$root/bin/resume-fail=/usr/local/bin/resume-fail" \
-		-add "$root/bin/start-gate=/usr/local/bin/start-gate"
+	if [ "$tag" = faults ]; then
+		bridge=$root/out/faults/slurmtide-bridge # never in bin/, from where programs are released
+		(cd "$root" && CGO_ENABLED=0 go build -tags faults -trimpath -ldflags "-s -w -X main.version=faults" -o "$bridge" ./cmd/slurmtide-bridge)
+	fi
+	out=$root/out/images/slurmtide-$tag.tar
+	archive -o "$out" -tag "slurmtide/slurmtide:$tag" -arch "$(go env GOARCH)" -user 65532:65532 -entrypoint /usr/local/bin/slurmtide \
+		-add "$bin/slurmtide=/usr/local/bin/slurmtide" -add "$bridge=/usr/local/bin/slurmtide-bridge" \
+		-add "$bin/resume=/usr/local/bin/resume" \
+		-add "$bin/suspend=/usr/local/bin/suspend" -add "$bin/resume-fail=/usr/local/bin/resume-fail" \
+		-add "$bin/start-gate=/usr/local/bin/start-gate"
 	echo "$out"
 }
 
@@ -116,6 +122,7 @@ build_slurm() {
 case "${1:-}" in
 24.11) build_slurm 24.11 trixie ;;
 26.05) build_slurm 26.05 forky ;;
-slurmtide) build_slurmtide ;;
-*) die "usage: build.sh 24.11|26.05|slurmtide" ;;
+slurmtide) build_slurmtide dev ;;
+faults) build_slurmtide faults ;;
+*) die "usage: build.sh 24.11|26.05|slurmtide|faults" ;;
 esac

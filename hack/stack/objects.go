@@ -183,6 +183,11 @@ func podSpec(o Options) corev1.PodSpec {
 			{Name: "slurm-conf", VolumeSource: projected(configMap(configMapConf, nil))},
 		},
 	}
+	if o.SpoolSize != "" {
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "spool", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
+			Medium: corev1.StorageMediumMemory, SizeLimit: new(resource.MustParse(o.SpoolSize)),
+		}}})
+	}
 	if o.Scripts != nil {
 		// 0555: whatever group or others may write to makes Slurm turn power saving off.
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "programs", VolumeSource: projected(configMap(configMapScript, new(int32(0o555))))})
@@ -210,7 +215,20 @@ func directories(o Options) corev1.Container {
 	}
 	c.WorkingDir = "/state"
 	c.VolumeMounts = []corev1.VolumeMount{{Name: "state", MountPath: "/state"}}
+	if o.SpoolSize != "" {
+		c.Command[2] += "; mkdir /spool/spool; chmod g-s /spool/spool; chmod 0700 /spool/spool"
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "spool", MountPath: "/spool"})
+	}
 	return c
+}
+
+// spoolMount is a directory of a volume, since the spool may not be group-writable as a volume's root is.
+func spoolMount(o Options) corev1.VolumeMount {
+	m := corev1.VolumeMount{Name: "state", SubPath: "spool", MountPath: spoolDir}
+	if o.SpoolSize != "" {
+		m.Name = "spool"
+	}
+	return m
 }
 
 // installPrograms copies the four programs out of an image that has no shell.
@@ -231,7 +249,7 @@ func slurmctld(o Options) corev1.Container {
 	c.VolumeMounts = []corev1.VolumeMount{
 		{Name: "etc-slurm", MountPath: "/etc/slurm", ReadOnly: true},
 		{Name: "state", SubPath: "slurmctld", MountPath: "/var/spool/slurmctld"},
-		{Name: "state", SubPath: "spool", MountPath: spoolDir},
+		spoolMount(o),
 		{Name: "state", SubPath: "slurmrestd", MountPath: "/run/slurmrestd"},
 		programs,
 	}
@@ -277,7 +295,7 @@ func bridge(o Options) corev1.Container {
 	c.VolumeMounts = []corev1.VolumeMount{
 		{Name: "bridge-keys", MountPath: keysDir, ReadOnly: true},
 		{Name: "bridge-token", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true},
-		{Name: "state", SubPath: "spool", MountPath: spoolDir},
+		spoolMount(o),
 		{Name: "state", SubPath: "slurmrestd", MountPath: "/run/slurmrestd"},
 	}
 	return c

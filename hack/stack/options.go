@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -45,6 +46,9 @@ type Options struct {
 
 	// ResumeTimeout, SuspendTimeout and SuspendTime are slurm.conf's, in seconds; defaults 120, 40 and 15.
 	ResumeTimeout, SuspendTimeout, SuspendTime int
+
+	// SpoolSize, when not empty, puts the spool on a file system of that size ("8Mi") of its own, in memory, so that it can be filled.
+	SpoolSize string
 
 	// BridgeArgs are further arguments for the bridge.
 	BridgeArgs []string
@@ -89,6 +93,11 @@ func (o Options) validate() error {
 	}
 	if len(o.NodeLines) == 0 {
 		errs = append(errs, errors.New("no NodeLines: give at least one NodeName= line for slurm.conf"))
+	}
+	if o.SpoolSize != "" {
+		if _, err := resource.ParseQuantity(o.SpoolSize); err != nil {
+			errs = append(errs, fmt.Errorf("spool size %q: %w", o.SpoolSize, err))
+		}
 	}
 	for name := range o.Scripts {
 		if !slices.Contains(programs, name) {

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,6 +130,21 @@ func TestGate(t *testing.T) {
 	assert.Contains(t, directories(o).Env, corev1.EnvVar{Name: "PROLOG", Value: o.Prolog})
 }
 
+func TestSpoolOfItsOwn(t *testing.T) {
+	o := Options{Namespace: "a", SlurmVersion: "24.11", NodeLines: []string{"NodeName=a State=CLOUD"}, SpoolSize: "8Mi"}
+	spec := podSpec(o.withDefaults())
+	for _, c := range spec.Containers {
+		for _, m := range c.VolumeMounts {
+			if m.MountPath == spoolDir {
+				assert.Equal(t, "spool", m.Name, c.Name)
+			}
+		}
+	}
+	volume := spec.Volumes[slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "spool" })]
+	assert.Equal(t, corev1.StorageMediumMemory, volume.EmptyDir.Medium)
+	assert.Equal(t, "8Mi", volume.EmptyDir.SizeLimit.String())
+}
+
 func TestNoBridge(t *testing.T) {
 	o := Options{Namespace: "a", SlurmVersion: "24.11", NodeLines: []string{"NodeName=a State=CLOUD"}, NoBridge: true}
 	spec := podSpec(o.withDefaults())
@@ -147,6 +163,7 @@ func TestOptionsRefused(t *testing.T) {
 		"no namespace":     {func(o *Options) { o.Namespace = "" }, `namespace ""`},
 		"version":          {func(o *Options) { o.SlurmVersion = "23.11" }, "24.11 and 26.05"},
 		"no nodes":         {func(o *Options) { o.NodeLines = nil }, "NodeLines"},
+		"spool size":       {func(o *Options) { o.SpoolSize = "small" }, `spool size "small"`},
 		"unknown program":  {func(o *Options) { o.Scripts = map[string]string{"reboot": ""} }, `"reboot"`},
 		"several problems": {func(o *Options) { o.Namespace, o.SlurmVersion = "", "" }, "unsupported"},
 	} {

@@ -73,11 +73,13 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 		b.Log.Info("request finished", "request", a.ID)
 		b.finish(ctx, a.ID)
 	case powersave.AnswerGate:
+		b.at(StepGate)
 		if reply, waiting := b.gates[a.ID]; waiting {
 			delete(b.gates, a.ID)
 			reply <- spool.GateReply{Ready: a.Ready, Reason: a.Reason, Notify: a.Notify}
 		}
 	case powersave.BootDone:
+		b.at(StepRegistered)
 		t := a.Boot.Times
 		b.Metrics.boot(a.Boot)
 		b.Log.Info("node registered", "node", a.Boot.Node, "nodeset", a.Boot.NodeSet, "request", a.Boot.Request, "jobs", a.Boot.Jobs,
@@ -91,7 +93,9 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 func (b *Bridge) create(ctx context.Context, a powersave.CreatePod) powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	b.at(StepCreate)
 	uid, err := b.Kubernetes.Create(ctx, a)
+	b.at(StepCreated)
 	b.Metrics.podCall("create", err)
 	if err == nil {
 		b.Log.Info("pod created", "node", a.Node, "nodeset", a.NodeSet, "request", a.Request, "uid", uid)
@@ -114,7 +118,9 @@ func (b *Bridge) create(ctx context.Context, a powersave.CreatePod) powersave.Ev
 func (b *Bridge) delete(ctx context.Context, a powersave.DeletePod) powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
+	b.at(StepDelete)
 	gone, err := b.Kubernetes.Delete(ctx, a.Node, a.UID)
+	b.at(StepDeleted)
 	b.Metrics.podCall("delete", err)
 	if err != nil {
 		return powersave.PodDeleteFailed{Node: a.Node, UID: a.UID, Err: err.Error()}
@@ -126,7 +132,9 @@ func (b *Bridge) delete(ctx context.Context, a powersave.DeletePod) powersave.Ev
 func (b *Bridge) mark(ctx context.Context, a powersave.MarkPod) powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	b.at(StepMark)
 	err := b.Kubernetes.Mark(ctx, a)
+	b.at(StepMarked)
 	b.Metrics.podCall("mark", err)
 	if err != nil {
 		return powersave.PodMarked{MarkPod: a, Err: err.Error()}
@@ -148,7 +156,9 @@ func (b *Bridge) taintHost(ctx context.Context, a powersave.TaintHost) powersave
 func (b *Bridge) update(ctx context.Context, a powersave.UpdateNodes) powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	b.at(StepUpdate)
 	err := b.Slurm.UpdateNodes(ctx, a.Update)
+	b.at(StepUpdated)
 	b.Metrics.slurmCall("update", err)
 	if err != nil {
 		return powersave.NodesUpdated{Update: a.Update, Err: err.Error()}
@@ -160,7 +170,9 @@ func (b *Bridge) update(ctx context.Context, a powersave.UpdateNodes) powersave.
 func (b *Bridge) read(ctx context.Context, a powersave.ReadSlurm) powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	b.at(StepRead)
 	nodes, err := b.Slurm.Nodes(ctx, a.Nodes...)
+	b.at(StepReadDone)
 	unknown, partial := missingNodes(err)
 	if partial {
 		err = nil

@@ -221,10 +221,16 @@ func (b *Bridge) step(ctx context.Context, ev powersave.Event) {
 func (b *Bridge) PodsSynced(pods []powersave.Pod) { b.tell(powersave.PodsRead{Pods: pods}) }
 
 // Pod takes the newest state of a pod.
-func (b *Bridge) Pod(p powersave.Pod) { b.tell(powersave.PodSeen{Pod: p}) }
+func (b *Bridge) Pod(p powersave.Pod) {
+	b.at(StepPodSeen)
+	b.tell(powersave.PodSeen{Pod: p})
+}
 
 // PodGone takes the end of a pod.
-func (b *Bridge) PodGone(node, uid string) { b.tell(powersave.PodGone{Node: node, UID: uid}) }
+func (b *Bridge) PodGone(node, uid string) {
+	b.at(StepPodGone)
+	b.tell(powersave.PodGone{Node: node, UID: uid})
+}
 
 // HostsSynced takes the complete list of hosts.
 func (b *Bridge) HostsSynced(hosts []powersave.Host) { b.tell(powersave.HostsRead{Hosts: hosts}) }
@@ -348,6 +354,7 @@ func (b *Bridge) scan(ctx context.Context) {
 		}
 		b.Log.Info("request", "request", r.ID, "kind", r.Kind, "nodes", r.Nodes, "jobs", len(req.Jobs), "age", began.Sub(r.Started).Round(time.Millisecond))
 		b.Metrics.request(r.Kind)
+		b.at(StepRequest)
 		b.step(ctx, powersave.RequestAccepted{Request: req})
 	}
 	for id, open := range maps.All(b.requests) {
@@ -376,7 +383,9 @@ func (b *Bridge) finish(ctx context.Context, ids ...string) {
 			if ctx.Err() != nil {
 				return // the next start finds it done
 			}
+			b.at(StepFinish)
 			err := b.Spool.Done(id)
+			b.at(StepFinished)
 			b.inbox.put(func(context.Context) {
 				if err != nil {
 					b.requests[id] = false
@@ -447,7 +456,9 @@ func (b *Bridge) publish(ctx context.Context) {
 		b.calls.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()
+			b.at(StepStatus)
 			err := b.Kubernetes.UpdateStatus(ctx, c)
+			b.at(StepStatusDone)
 			b.inbox.put(func(context.Context) {
 				delete(b.writing, c.Name)
 				if err != nil {

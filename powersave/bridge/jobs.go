@@ -15,12 +15,14 @@ import (
 func (b *Bridge) tellJob(ctx context.Context, a powersave.TellJob) powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	b.at(StepTell)
 	jobs, err := b.Slurm.Jobs(ctx, a.Job)
 	for _, j := range jobs {
 		if err == nil && !j.State.Ended() {
 			err = b.updateJob(ctx, powersave.JobUpdate{ID: j.ID, AdminComment: new(comment(j.AdminComment, a.Reason))})
 		}
 	}
+	b.at(StepTold)
 	b.Metrics.slurmCall("tell", err)
 	told := powersave.JobTold{Job: a.Job, Interactive: slices.ContainsFunc(jobs, func(j powersave.SlurmJob) bool { return j.ID == a.Job && !j.Batch })}
 	if err != nil {
@@ -43,6 +45,7 @@ func comment(old, reason string) string {
 func (b *Bridge) holdJob(ctx context.Context, a powersave.HoldJob) powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	b.at(StepHold)
 	begin := time.Now().Add(a.Delay)
 	jobs, err := b.Slurm.Jobs(ctx, a.Job)
 	for _, j := range jobs {
@@ -56,6 +59,7 @@ func (b *Bridge) holdJob(ctx context.Context, a powersave.HoldJob) powersave.Eve
 			}
 		}
 	}
+	b.at(StepHeld)
 	if err != nil {
 		return powersave.JobHeld{Job: a.Job, Err: err.Error()}
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -65,6 +67,8 @@ type cluster struct {
 	kube kubernetes.Interface
 	tide versioned.Interface
 	ns   string
+	// run runs a command in a container of the control plane's pod.
+	run func(stdin io.Reader, container string, command ...string) (stdout, stderr string, err error)
 }
 
 // nodeSet says what a test wants; the zero values of the others make two CPUs, 400 MiB.
@@ -74,6 +78,7 @@ type nodeSet struct {
 	gres        string
 	cpus        int32
 	gated       bool // its pods stay unscheduled until ungate
+	boot        v1alpha1.BootPolicy
 }
 
 // deploy puts up a stack and NodeSets, and takes them down when the test ends.
@@ -105,6 +110,9 @@ func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet
 	s, err = stack.Deploy(ctx, config, s.Options)
 	require.NoError(t, err)
 	c := &cluster{Stack: s, t: t, ctx: ctx, ns: o.Namespace}
+	c.run = func(stdin io.Reader, container string, command ...string) (stdout, stderr string, err error) {
+		return c.ExecInput(ctx, stdin, container, command...)
+	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
@@ -144,6 +152,7 @@ func (c *cluster) build(s nodeSet) *v1alpha1.NodeSet {
 			NodeNames:  s.nodes,
 			Shape:      v1alpha1.Shape{CPUs: max(s.cpus, 2), RealMemory: 400, Gres: s.gres},
 			Template:   template,
+			Boot:       &s.boot,
 		},
 	}
 }
@@ -191,7 +200,7 @@ func (c *cluster) ungate(nodes string) {
 // slurm runs a client program as SlurmUser and returns what it printed.
 func (c *cluster) slurm(command ...string) string {
 	c.t.Helper()
-	out, stderr, err := c.Exec(c.ctx, stack.ContainerSlurmctld, command...)
+	out, stderr, err := c.run(nil, stack.ContainerSlurmctld, command...)
 	require.NoError(c.t, err, "%v: %s%s", command, stderr, out) // scontrol says on either what is wrong
 	return strings.TrimSpace(out)
 }
@@ -203,7 +212,7 @@ var submitted = regexp.MustCompile(`(\d+)`)
 func (c *cluster) sbatch(script string, options ...string) string {
 	c.t.Helper()
 	args := append([]string{"sbatch", "--parsable", "--output=/tmp/slurm-%j.out"}, options...)
-	out, stderr, err := c.ExecInput(c.ctx, strings.NewReader("#!/bin/bash\n"+script+"\n"), stack.ContainerSlurmctld, args...)
+	out, stderr, err := c.run(strings.NewReader("#!/bin/bash\n"+script+"\n"), stack.ContainerSlurmctld, args...)
 	require.NoError(c.t, err, stderr)
 	id := submitted.FindString(out)
 	require.NotEmpty(c.t, id, "sbatch printed %q", out)
@@ -296,9 +305,9 @@ func (c *cluster) slurmdPods() map[string]corev1.Pod {
 	return pods
 }
 
-// restartSlurmctld ends slurmctld the way an administrator does and waits until it serves again.
-// Killed, it forgets what it has not saved yet (every 5 s): that would be a test of Slurm.
-func (c *cluster) restartSlurmctld() {
+// restartSlurmctld ends slurmctld the way an administrator does (TERM), or the machine (KILL), and waits until it serves again.
+// Killed, it forgets what it has not saved yet, which it does every 5 s (controller.c): callers wait for that.
+func (c *cluster) restartSlurmctld(signal string) {
 	c.t.Helper()
 	restarts := func() int32 {
 		pod, err := c.kube.CoreV1().Pods(c.ns).Get(c.ctx, "slurmctld-0", metav1.GetOptions{})
@@ -311,7 +320,7 @@ func (c *cluster) restartSlurmctld() {
 		return 0
 	}
 	before := restarts()
-	require.NoError(c.t, c.Signal(c.ctx, "TERM", stack.ContainerSlurmctld))
+	require.NoError(c.t, c.Signal(c.ctx, signal, stack.ContainerSlurmctld))
 	c.eventually("slurmctld to end", func() (bool, string) { return restarts() > before, "" })
 	require.NoError(c.t, c.WaitReady(c.ctx))
 }
@@ -326,8 +335,8 @@ func (c *cluster) status() bridge.Status {
 
 // tryStatus is status for when the bridge may just be starting again.
 func (c *cluster) tryStatus() (st bridge.Status, err error) {
-	out, stderr, err := c.Exec(c.ctx, stack.ContainerBridge, "/usr/local/bin/slurmtide", "status", "--spool", "/var/spool/slurmtide", "-o", "json")
-	if err != nil {
+	out, stderr, err := c.run(nil, stack.ContainerBridge, "/usr/local/bin/slurmtide", "status", "--spool", "/var/spool/slurmtide", "-o", "json")
+	if err != nil && out == "" { // it ends with 3 when the bridge cannot read Slurm or Kubernetes
 		return st, fmt.Errorf("%w: %s", err, stderr)
 	}
 	return st, json.Unmarshal([]byte(out), &st)
@@ -359,5 +368,24 @@ func (c *cluster) waitZero(nodes string) {
 			}
 		}
 		return st.Spool.Depth == st.Engine.Requests, fmt.Sprintf("%d requests in the spool", st.Spool.Depth)
+	})
+}
+
+// settled is what must hold after every fault: the jobs, if any, have run, and once; the nodes are back at zero and can be used
+// again; no pod is left, no request, no gate.
+func (c *cluster) settled(nodes string, jobs ...string) {
+	c.t.Helper()
+	for _, id := range jobs {
+		c.waitJob(id, "COMPLETED")
+		assert.Equal(c.t, "0", c.jobField(id, "Restarts"), "job %s", id)
+	}
+	c.waitZero(nodes)
+	c.waitNodes(nodes, powersave.NodeIdle|powersave.NodePoweredDown,
+		powersave.NodeDown|powersave.NodeDrain|powersave.NodeFail|powersave.NodeInvalidReg|powersave.NodeNotResponding)
+	c.waitGates(0)
+	assert.Zero(c.t, c.gateProcesses())
+	c.eventually("nothing to be left in the spool", func() (bool, string) {
+		left := c.slurm("find", "/var/spool/slurmtide/requests", "/var/spool/slurmtide/bad", "-type", "f")
+		return left == "", left
 	})
 }

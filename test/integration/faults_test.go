@@ -5,17 +5,23 @@ package integration
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
-// The bridge and slurmctld are killed while a job's nodes boot: the job runs all the same.
+// The bridge and slurmctld are killed, and pods taken away, while a job's nodes boot: the job runs all the same.
 func TestRestarts(t *testing.T) {
 	forEachVersion(t, func(t *testing.T, version string) {
-		c := deploy(t, "restarts", version, stack.Options{Gate: true}, nodeSet{name: "cpu", nodes: "cpu-[0-9]"})
+		c := deploy(t, "restarts", version, stack.Options{Gate: true, PartitionLines: []string{
+			"PartitionName=cpu Nodes=cpu-[0-9] Default=YES", "PartitionName=slow Nodes=slow-[0-1]",
+		}}, nodeSet{name: "cpu", nodes: "cpu-[0-9]"}, nodeSet{name: "slow", nodes: "slow-[0-1]", gated: true})
 		for name, when := range map[string]func(){
 			"before a pod exists": func() {},
 			"when pods exist": func() {
@@ -29,7 +35,7 @@ func TestRestarts(t *testing.T) {
 				require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
 				c.waitJob(id, "COMPLETED")
 				require.NoError(t, c.WaitReady(c.ctx))
-				c.waitZero("cpu-[0-9]")
+				c.settled("cpu-[0-9]", id)
 			})
 		}
 		t.Run("bridge killed while pods go", func(t *testing.T) {
@@ -46,7 +52,7 @@ func TestRestarts(t *testing.T) {
 			})
 			require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
 			require.NoError(t, c.WaitReady(c.ctx))
-			c.waitZero("cpu-[0-9]")
+			c.settled("cpu-[0-9]", id)
 		})
 		t.Run("slurmctld restarted while the job is configuring", func(t *testing.T) {
 			c.t = t
@@ -55,9 +61,34 @@ func TestRestarts(t *testing.T) {
 				state := c.jobField(id, "JobState")
 				return state == "CONFIGURING" || state == "RUNNING", state
 			})
-			c.restartSlurmctld()
-			c.waitJob(id, "COMPLETED")
-			c.waitZero("cpu-[0-9]")
+			c.restartSlurmctld("TERM")
+			c.settled("cpu-[0-9]", id)
+		})
+		t.Run("slurmctld killed while the job is configuring", func(t *testing.T) {
+			c.t = t
+			id := c.sbatch("sleep 1", "-N2", "-p", "slow")
+			c.waitJob(id, "CONFIGURING")
+			time.Sleep(7 * time.Second) // until it has saved its state
+			c.restartSlurmctld("KILL")
+			assert.Equal(t, "CONFIGURING", c.jobField(id, "JobState"))
+			c.ungate("slow-[0-1]")
+			c.settled("slow-[0-1]", id)
+		})
+		t.Run("pod deleted by hand while it boots", func(t *testing.T) {
+			c.t = t
+			id := c.sbatch("sleep 1", "-N2", "-p", "slow")
+			var first types.UID
+			c.eventually("the pods", func() (bool, string) {
+				first = c.slurmdPods()["slow-0"].UID
+				return first != "", ""
+			})
+			require.NoError(t, c.kube.CoreV1().Pods(c.ns).Delete(c.ctx, "slow-0", metav1.DeleteOptions{}))
+			c.eventually("a new pod", func() (bool, string) {
+				now := c.slurmdPods()["slow-0"].UID
+				return now != "" && now != first, string(now)
+			})
+			c.ungate("slow-[0-1]")
+			c.settled("slow-[0-1]", id)
 		})
 	})
 }

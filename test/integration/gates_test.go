@@ -66,7 +66,7 @@ func TestStartGate(t *testing.T) {
 				ids = append(ids, c.sbatch("true", "-p", "slow", "-N1", "--exclusive"))
 			}
 			c.waitGates(len(ids))
-			c.restartSlurmctld()
+			c.restartSlurmctld("TERM")
 			// 24.11 saves its state before it ends its prologs and starts them again; 26.05 saves it
 			// afterwards, and its own look, every 30 s, starts the jobs.
 			t.Logf("%d start gates wait after the restart", c.status().Engine.Gates)
@@ -204,7 +204,7 @@ func TestManyGates(t *testing.T) {
 // writeFile writes a file in slurmctld's container.
 func (c *cluster) writeFile(name, text string) {
 	c.t.Helper()
-	_, stderr, err := c.ExecInput(c.ctx, strings.NewReader(text), stack.ContainerSlurmctld, "tee", name)
+	_, stderr, err := c.run(strings.NewReader(text), stack.ContainerSlurmctld, "tee", name)
 	require.NoError(c.t, err, stderr)
 }
 
