@@ -112,7 +112,7 @@ func (e *Engine) elsewhere(n *node, v Verdict) bool {
 	}
 	b := n.boot
 	e.note(Info, n, b.request(), v.String()+": trying another offering")
-	b.moving, b.blamed = true, false
+	b.moving, b.blamed, b.room = true, false, ""
 	b.trouble, b.troubleAt, b.createTrouble, b.problem = TroubleNone, e.now, TroubleNone, ""
 	e.move(n)
 	return true

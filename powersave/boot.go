@@ -27,6 +27,8 @@ type boot struct {
 	remakes    int    // pods of this boot that came to nothing
 
 	resumeTimeout time.Duration
+	room          string   // request whose room its pod has used
+	roomAttempt   int64    // the newest request of its job that said where its pod goes
 	attempt       *Attempt // leave of the breakers to make the pod; nil: not asked for
 	blamed        bool     // the breakers know what came of it
 	moving        bool     // the pod is to go, the next is for another offering
@@ -224,6 +226,9 @@ func (e *Engine) create(n *node) {
 	room, ok := e.roomFor(n)
 	if !ok {
 		return
+	}
+	if room != "" {
+		e.useRoom(n, room)
 	}
 	n.creating, n.making, b.moving = true, b.attempt.Offering, false
 	if b.times.Asked.IsZero() {

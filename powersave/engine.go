@@ -222,7 +222,7 @@ func (e *Engine) NextWake() time.Time {
 	if len(e.freeable) > 0 {
 		sooner(e.freeAt)
 	}
-	sooner(e.rooms.readAt)
+	sooner(e.roomsDue())
 	for _, b := range e.backs {
 		sooner(b.next())
 	}

@@ -206,6 +206,8 @@ type Pod struct {
 	// Offering the pod was made for; "" if the NodeSet has none.
 	Offering string
 	Busy     bool // label; jobs may be on it
+	// Room it was made for; "" for none.
+	Room string
 }
 
 // BootStrategy says what becomes of a job that cannot get all its nodes (spec.boot.strategy).

@@ -187,7 +187,7 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 			case m == culprit && !others:
 			case shared, m.set == "":
 				e.leave(m, id)
-			case e.sets[m.set].Strategy == BestEffort:
+			case e.sets[m.set].Strategy == BestEffort && (m.pod != nil || !e.sets[m.set].AskForRoom):
 				e.leave(m, id) // boots on, for whichever job comes next
 			default:
 				e.release(m, v, why, jobs)

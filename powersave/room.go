@@ -40,6 +40,8 @@ type Room struct {
 	Job     uint32
 	Attempt int64
 	State   RoomState
+	// Refused says that the autoscaler has found no room, or not for all, though it may go on trying.
+	Refused bool
 	Message string // the autoscaler's words
 	Created time.Time
 }
@@ -53,7 +55,9 @@ type RoomAsked struct {
 	Attempt int64
 	Name    string
 	Trouble Trouble
-	Err     string
+	// OfJob: it is the job that asks for what cannot be asked for; nothing is wrong with its NodeSets.
+	OfJob bool
+	Err   string
 }
 
 // ReadRooms asks what has become of all requests. At most one is under way. Answered by RoomsRead.
@@ -90,9 +94,10 @@ const (
 type rooms struct {
 	used     bool // a NodeSet asks for room
 	jobs     map[uint32]*room
-	read     bool // once; before, an earlier bridge may have asked already
+	attempts map[uint32]int64 // the newest: a name must not be used again while its request is being dropped
+	read     bool             // once; before, an earlier bridge may have asked already
 	reading  bool
-	asked    time.Time // when the newest read was asked for
+	count    int       // reads asked for
 	readAt   time.Time // when to read again; zero: not needed
 	problem  string    // why they cannot be read
 	trouble  Trouble
@@ -103,50 +108,51 @@ type rooms struct {
 // room is the newest request of one job.
 type room struct {
 	Room
-	sets    []RoomSet // nil: found, and not known what for
-	named   time.Time // when it got its name
+	nodes   map[string]string // those it counts, with the offering of each; nil: an earlier bridge asked
+	served  map[string]bool   // those whose pod has been made
+	until   time.Time         // deadline of its job when it was made
+	former  []string          // requests before it, whose pods may still wait for their hosts
+	spent   bool              // its failure has been acted on
+	named   int               // reads asked for when it got its name: only later ones can miss it
 	asking  bool
 	tries   int
 	retryAt time.Time
-	problem string // why it could not be asked for
+	problem string
 	trouble Trouble
 }
+
+// over says that the request has brought nothing and never will.
+func (r *room) over() bool { return r.State == RoomFailed || r.State == RoomRevoked }
 
 // roomFor names the Room that the pod of the boot in hand of n is to use, "" for none. Not ok: there is none yet, or never
 // will be, and no pod is to be made now.
 func (e *Engine) roomFor(n *node) (name string, ok bool) {
 	b := n.boot
-	if !e.sets[n.set].AskForRoom || len(n.jobs) == 0 {
+	switch {
+	case !e.sets[n.set].AskForRoom, len(n.jobs) == 0:
 		return "", true
-	}
-	if !e.rooms.read {
+	case b.room != "": // its share is used: the next pod is one like any other
+		return "", true
+	case !e.rooms.read:
 		b.waits, b.problem, b.createTrouble = "reading ProvisioningRequests", e.rooms.problem, e.rooms.trouble
-		e.wantRooms(e.now)
 		return "", false
 	}
-	r := e.rooms.jobs[n.jobs[0]]
+	r, asked := e.roomOf(n)
 	switch {
-	case r == nil, r.State == RoomExpired, r.over() && (r.sets == nil || !r.covers(n.set, b.attempt.Offering)):
-		r = e.askRoom(n, r)
-	case r.over():
-		e.condemn(n, Verdict{Trouble: TroubleCapacity, Reason: "ProvisioningRequest " + r.Name + " " + string(r.State) + ": " + cmp.Or(r.Message, "no reason given")})
+	case !asked:
 		return "", false
-	}
-	switch {
+	case r == nil:
+		return "", true
 	case r.problem != "":
-		b.problem, b.createTrouble = r.problem, r.trouble
-		switch {
-		case r.asking:
-		case r.retryAt.After(e.now):
-			e.wakeAt(n, r.retryAt)
-		default:
-			e.sendRoom(r)
-		}
+		return "", e.roomProblem(n, r)
+	case r.over():
+		r.spent = true
+		v := Verdict{Trouble: TroubleCapacity, Reason: "ProvisioningRequest " + r.Name + " " + string(r.State) + ": " + cmp.Or(r.Message, "no reason given")}
+		e.condemn(n, v)
 		return "", false
 	case r.State == RoomProvisioned:
-		b.problem, b.createTrouble = "", TroubleNone
-		if !r.covers(n.set, b.attempt.Offering) { // its offering was chosen after the request was made: an autoscaler helps it like any pod
-			return "", true
+		if b.tries == 0 {
+			b.problem, b.createTrouble = "", TroubleNone
 		}
 		return r.Name, true
 	}
@@ -158,83 +164,176 @@ func (e *Engine) roomFor(n *node) (name string, ok bool) {
 	if r.Message != "" {
 		b.waits += ": " + r.Message
 	}
+	if r.Refused { // as the scheduler says it of a pod
+		b.problem, b.createTrouble = b.waits, TroubleCapacity
+	}
 	return "", false
 }
 
-// over says that the request has brought nothing and never will.
-func (r *room) over() bool { return r.State == RoomFailed || r.State == RoomRevoked }
-
-// covers says whether the request counts such pods.
-func (r *room) covers(nodeSet, offering string) bool {
-	return r.sets == nil || slices.ContainsFunc(r.sets, func(s RoomSet) bool { return s.NodeSet == nodeSet && s.Offering == offering })
+// roomProblem deals with a request that could not be made. It is never ok.
+func (e *Engine) roomProblem(n *node, r *room) (ok bool) {
+	n.boot.problem, n.boot.createTrouble = r.problem, r.trouble
+	switch {
+	case r.asking:
+	case r.retryAt.After(e.now):
+		e.wakeAt(n, r.retryAt)
+	default:
+		e.sendRoom(r)
+	}
+	return false
 }
 
-// askRoom asks for room for all pods of the first job of n that are still to be made.
-func (e *Engine) askRoom(n *node, last *room) *room {
+// roomOf is the request that counts n, asked for if there is none; nil without one: n came after it. Not asked: it has to
+// wait until all pods of the job have a place to go.
+func (e *Engine) roomOf(n *node) (r *room, asked bool) {
+	b := n.boot
+	r = e.rooms.jobs[n.jobs[0]]
+	switch {
+	case r == nil, r.over() && (r.spent || r.nodes == nil), r.State == RoomExpired:
+		return e.askRoom(n, r)
+	case r.nodes == nil:
+		return r, true
+	}
+	offering, counted := r.nodes[n.name]
+	switch {
+	case counted && b.roomAttempt < r.Attempt: // the request has said where it goes
+		b.roomAttempt = r.Attempt
+		if b.attempt.Offering != offering {
+			e.breakers.ProbeGone(*b.attempt)
+			b.attempt = &Attempt{NodeSet: n.set, Offering: offering, Spec: e.sets[n.set].SpecGeneration}
+			e.counted = nil
+		}
+	case counted && b.attempt.Offering != offering, !counted && !e.awaited(r): // it has moved on; they belong to an earlier start of the job
+		return e.askRoom(n, r)
+	case !counted:
+		return nil, true // an autoscaler helps its pod like any other
+	}
+	return r, true
+}
+
+// useRoom notes that the pod about to be made takes its share of a request.
+func (e *Engine) useRoom(n *node, name string) {
+	n.boot.room = name
+	if r := e.rooms.jobs[n.jobs[0]]; r.nodes != nil {
+		if r.served == nil {
+			r.served = map[string]bool{}
+		}
+		r.served[n.name] = true
+	}
+}
+
+// awaited says whether a boot in hand waits for the request.
+func (e *Engine) awaited(r *room) bool {
+	for name := range r.nodes {
+		if n := e.nodes[name]; n.boot != nil && n.boot.room == "" && n.boot.release == nil && len(n.jobs) > 0 && n.jobs[0] == r.Job {
+			return true
+		}
+	}
+	return false
+}
+
+// askRoom asks for room for all pods of the first job of n that are still to be made, in place of the last request.
+func (e *Engine) askRoom(n *node, last *room) (r *room, asked bool) {
 	job := n.jobs[0]
-	r := &room{Room: Room{Job: job, Attempt: n.boot.generation, State: RoomPending}, sets: e.roomSets(n, last)}
+	nodes, fits := e.roomNodes(n, last)
+	if !fits {
+		n.boot.waits = "waiting for a place for all nodes of the job"
+		e.wakeAt(n, e.now.Add(time.Second))
+		return nil, false
+	}
+	r = &room{Room: Room{Job: job, Attempt: max(n.boot.generation, e.rooms.attempts[job]+1), State: RoomPending}, nodes: nodes}
+	if g := e.gangs[job]; g != nil {
+		r.until = g.deadline
+	}
 	if last != nil {
-		r.Attempt = max(r.Attempt, last.Attempt+1)
-		e.dropRoom(last.Name)
+		r.former = last.former
+		switch {
+		case last.State == RoomProvisioned || last.State == RoomExpired:
+			r.former = append(r.former, last.Name)
+		default:
+			e.dropRoom(last.Name)
+		}
 	}
 	if e.rooms.jobs == nil {
 		e.rooms.jobs = map[uint32]*room{}
 	}
-	e.rooms.jobs[job] = r
+	if e.rooms.attempts == nil || len(e.rooms.attempts) > manyJobs {
+		e.rooms.attempts = map[uint32]int64{}
+	}
+	e.rooms.jobs[job], e.rooms.attempts[job], n.boot.roomAttempt = r, r.Attempt, r.Attempt
 	e.sendRoom(r)
-	return r
+	return r, true
 }
 
 func (e *Engine) sendRoom(r *room) {
 	r.asking = true
-	e.do(AskRoom{RoomRequest{Job: r.Job, Attempt: r.Attempt, Sets: slices.Clone(r.sets)}})
+	q := RoomRequest{Job: r.Job, Attempt: r.Attempt}
+	for _, name := range slices.Sorted(maps.Keys(r.nodes)) {
+		set := RoomSet{NodeSet: e.nodes[name].set, Offering: r.nodes[name]}
+		i := slices.IndexFunc(q.Sets, func(s RoomSet) bool { return s.NodeSet == set.NodeSet && s.Offering == set.Offering })
+		if i < 0 {
+			i, q.Sets = len(q.Sets), append(q.Sets, set)
+		}
+		q.Sets[i].Pods++
+	}
+	e.do(AskRoom{q})
 }
 
-// roomSets counts the pods that the first job of n needs still, also those of nodes that slurmctld has yet to power up for
-// it. Where they will go is what the breakers would say now, unless it is chosen already, and not by the last request that
-// came to nothing.
-func (e *Engine) roomSets(n *node, last *room) (sets []RoomSet) {
-	g := e.gangs[n.jobs[0]]
-	names := slices.Values(g.nodes)
-	if g.whole.Len() > 0 {
-		names = g.whole.All()
+// roomNodes are the nodes whose pods the first job of n needs still, also those that slurmctld has yet to power up for it, each
+// with its offering: the one chosen already, unless the last request came to nothing there, or what the breakers would
+// say now. Not all fit if an offering's limit leaves no place.
+func (e *Engine) roomNodes(n *node, last *room) (nodes map[string]string, fits bool) {
+	g, job := e.gangs[n.jobs[0]], n.jobs[0]
+	names := slices.Clone(g.nodes)
+	for name := range g.whole.All() {
+		if m := e.nodes[name]; m != nil && m.boot == nil {
+			names = append(names, name)
+		}
 	}
+	nodes = map[string]string{n.name: n.boot.attempt.Offering}
 	inUse := map[string]map[string]int{}
-	for name := range names {
+	for _, name := range names {
 		m := e.nodes[name]
-		if m == nil || m.pod != nil || !e.sets[m.set].AskForRoom {
+		if m == n || !e.sets[m.set].AskForRoom {
 			continue
 		}
-		offering := ""
+		if b := m.boot; b == nil {
+			if m.off != nil || m.pod != nil || m.read == 0 || !m.slurm.State.Any(NodePoweredDown) {
+				continue // up, or nobody knows
+			}
+		} else {
+			stays := m.pod != nil && m.pod.Phase != PodTerminating && m.pod.Phase != PodFailed && !b.moving && m.pod.Generation >= b.generation
+			if stays || b.release != nil || b.room != "" || len(m.jobs) == 0 || m.jobs[0] != job {
+				continue // it needs none, or another job asks for it
+			}
+			if a := b.attempt; a != nil && (last == nil || !last.over() && !last.Refused || last.nodes[name] != a.Offering) {
+				nodes[name] = a.Offering
+				continue
+			}
+		}
+		if inUse[m.set] == nil {
+			inUse[m.set] = maps.Clone(e.inUse(m.set))
+		}
+		c := e.breakers.Look(e.now, e.sets[m.set], inUse[m.set])
+		offering := c.Offering
 		switch {
-		case m.boot == nil && (m.off != nil || m.read == 0 || !m.slurm.State.Any(NodePoweredDown)):
-			continue // up, or nobody knows
-		case m.boot != nil && (m.boot.release != nil || len(m.jobs) == 0 || m.jobs[0] != n.jobs[0]):
-			continue // another job's
-		case m.boot != nil && m.boot.attempt != nil && (last == nil || m == n || !last.covers(m.set, m.boot.attempt.Offering)):
-			offering = m.boot.attempt.Offering
+		case c.OK:
+		case m.set == n.set && n.boot.attempt.Probe() && e.below(m.set, n.boot.attempt.Offering, inUse[m.set]):
+			offering = n.boot.attempt.Offering // the others follow the probe
 		default:
-			if inUse[m.set] == nil {
-				inUse[m.set] = maps.Clone(e.inUse(m.set))
-			}
-			c := e.breakers.Look(e.now, e.sets[m.set], inUse[m.set])
-			if offering = c.Offering; !c.OK {
-				if m.set != n.set || !n.boot.attempt.Probe() {
-					continue // there is no place for it
-				}
-				offering = n.boot.attempt.Offering // the others follow the probe
-			}
-			if inUse[m.set] != nil {
-				inUse[m.set][offering]++
-			}
+			return nil, false
 		}
-		i := slices.IndexFunc(sets, func(s RoomSet) bool { return s.NodeSet == m.set && s.Offering == offering })
-		if i < 0 {
-			i, sets = len(sets), append(sets, RoomSet{NodeSet: m.set, Offering: offering})
+		if inUse[m.set] != nil {
+			inUse[m.set][offering]++
 		}
-		sets[i].Pods++
+		nodes[name] = offering
 	}
-	return sets
+	return nodes, true
+}
+
+// below says whether the offering's limit leaves a place.
+func (e *Engine) below(set, offering string, inUse map[string]int) bool {
+	return !slices.ContainsFunc(e.sets[set].Offerings, func(o Offering) bool { return o.Name == offering && o.Limit > 0 && inUse[offering] >= o.Limit })
 }
 
 func (e *Engine) roomAsked(ev RoomAsked) {
@@ -246,67 +345,103 @@ func (e *Engine) roomAsked(ev RoomAsked) {
 		return
 	}
 	r.asking = false
-	if ev.Err != "" {
+	switch {
+	case ev.Err == "":
+		r.Name, r.named, r.problem, r.trouble = ev.Name, e.rooms.count, "", TroubleNone
+		e.wantRooms(e.now)
+	case ev.OfJob:
+		e.refuseRoom(r, ev.Err)
+		return
+	default:
 		r.problem, r.trouble = ev.Err, ev.Trouble
 		r.retryAt = e.now.Add(pause(r.tries))
 		r.tries++
-	} else {
-		r.Name, r.named, r.problem, r.trouble = ev.Name, e.now, "", TroubleNone
-		e.wantRooms(e.now)
 	}
 	e.decideGang(ev.Job)
 }
 
+// refuseRoom gives back a job that no request can be made for. Nothing else suffers for it.
+func (e *Engine) refuseRoom(r *room, err string) {
+	g := e.gangs[r.Job]
+	if g == nil {
+		return
+	}
+	for _, name := range g.nodes {
+		n := e.nodes[name]
+		if _, counted := r.nodes[name]; !counted || n.boot.release != nil || n.pod != nil {
+			continue
+		}
+		if n.boot.attempt != nil {
+			e.breakers.ProbeGone(*n.boot.attempt)
+		}
+		n.boot.attempt, n.boot.blamed = nil, true
+		e.giveBack(n, []uint32{r.Job}, Verdict{Trouble: TroubleConfig, Reason: err})
+		return
+	}
+}
+
 func (e *Engine) roomsRead(ev RoomsRead) {
 	e.rooms.reading = false
-	waits := slices.Sorted(maps.Keys(e.gangs))
+	jobs := slices.Sorted(maps.Keys(e.gangs))
+	before := e.rooms.problem
 	if e.rooms.problem, e.rooms.trouble = ev.Err, ev.Trouble; ev.Err != "" {
-		e.note(Warn, nil, "", "reading ProvisioningRequests failed: "+ev.Err)
+		if ev.Err != before {
+			e.note(Warn, nil, "", "reading ProvisioningRequests failed: "+ev.Err)
+		}
 		e.wantRooms(e.now.Add(e.cfg.PollWait))
 		if !e.rooms.read {
-			e.decideGangs(waits)
+			e.decideGangs(jobs)
 		}
 		return
 	}
 	first := !e.rooms.read
 	e.rooms.read = true
+	if first {
+		e.adoptRooms(ev.Rooms)
+	}
 	listed := map[string]bool{}
 	strays := map[string]time.Time{}
-	changed := map[uint32]bool{}
 	for _, seen := range ev.Rooms {
 		listed[seen.Name] = true
 		r := e.rooms.jobs[seen.Job]
 		switch {
 		case r != nil && r.Name == seen.Name:
-			changed[seen.Job] = r.State != seen.State || r.Message != seen.Message
 			r.Room = seen
-		case r == nil && e.gangs[seen.Job] != nil && first: // asked for by an earlier bridge
-			if e.rooms.jobs == nil {
-				e.rooms.jobs = map[uint32]*room{}
-			}
-			e.rooms.jobs[seen.Job] = &room{Room: seen}
+		case r != nil && slices.Contains(r.former, seen.Name):
 		default:
-			strays[seen.Name] = e.now
-			if since, known := e.rooms.strays[seen.Name]; known {
-				strays[seen.Name] = since
+			since, known := e.rooms.strays[seen.Name]
+			if !known {
+				since = e.now
 			}
-			if e.now.Sub(strays[seen.Name]) >= roomStray {
+			if strays[seen.Name] = since; e.now.Sub(since) >= roomStray {
 				e.dropRoom(seen.Name)
 			}
 		}
 	}
 	e.rooms.strays = strays
-	for job, r := range e.rooms.jobs {
-		if r.Name != "" && !listed[r.Name] && !r.named.After(e.rooms.asked) {
-			r.State, r.Message, changed[job] = RoomRevoked, "somebody deleted it", true
+	for _, job := range slices.Sorted(maps.Keys(e.rooms.jobs)) {
+		if r := e.rooms.jobs[job]; r.Name != "" && !listed[r.Name] && e.rooms.count > r.named {
+			delete(e.rooms.jobs, job) // somebody deleted it: it is asked for again if a pod is still to be made
 		}
 	}
-	if first {
-		e.decideGangs(waits)
-		return
+	e.decideGangs(jobs)
+}
+
+// adoptRooms takes over what an earlier bridge has asked for: the newest request of each job that waits.
+func (e *Engine) adoptRooms(all []Room) {
+	for _, seen := range all {
+		if e.gangs[seen.Job] == nil || seen.Attempt <= e.rooms.attempts[seen.Job] {
+			continue
+		}
+		if e.rooms.jobs == nil {
+			e.rooms.jobs, e.rooms.attempts = map[uint32]*room{}, map[uint32]int64{}
+		}
+		r := &room{Room: seen, until: e.gangs[seen.Job].deadline}
+		if last := e.rooms.jobs[seen.Job]; last != nil {
+			r.former = append(last.former, last.Name)
+		}
+		e.rooms.jobs[seen.Job], e.rooms.attempts[seen.Job] = r, seen.Attempt
 	}
-	maps.DeleteFunc(changed, func(_ uint32, is bool) bool { return !is })
-	e.decideGangs(slices.Sorted(maps.Keys(changed)))
 }
 
 func (e *Engine) decideGangs(jobs []uint32) {
@@ -315,24 +450,31 @@ func (e *Engine) decideGangs(jobs []uint32) {
 	}
 }
 
-// decideGang decides on all nodes the job waits for.
+// decideGang decides on those nodes of NodeSets that ask for room that the job waits for.
 func (e *Engine) decideGang(job uint32) {
 	g := e.gangs[job]
 	if g == nil {
 		return
 	}
 	for _, name := range slices.Clone(g.nodes) {
-		e.decide(e.nodes[name])
+		if n := e.nodes[name]; e.sets[n.set].AskForRoom {
+			e.decide(n)
+		}
 	}
 }
 
-// roomKept says whether an autoscaler has made room for the pod of n: its host is on its way.
+// roomKept says whether an autoscaler has made room for the pod of n: its host is on its way. That the request has expired
+// only means that nobody else can have it.
 func (e *Engine) roomKept(n *node) bool {
-	if len(n.jobs) == 0 {
+	if n.pod.Room == "" {
 		return false
 	}
-	r := e.rooms.jobs[n.jobs[0]]
-	return r != nil && r.State == RoomProvisioned && r.covers(n.set, n.pod.Offering)
+	for _, r := range e.rooms.jobs {
+		if r.Name == n.pod.Room {
+			return !r.over()
+		}
+	}
+	return true
 }
 
 func (e *Engine) dropRoom(name string) {
@@ -359,27 +501,54 @@ func (e *Engine) wantRooms(t time.Time) {
 	}
 }
 
+// roomsDue is when planRooms has something to do, for NextWake.
+func (e *Engine) roomsDue() time.Time {
+	if e.rooms.reading {
+		return time.Time{}
+	}
+	return e.rooms.readAt
+}
+
 // planRooms drops the requests of jobs that wait no longer, and reads the others.
 func (e *Engine) planRooms() {
 	for _, job := range slices.Sorted(maps.Keys(e.rooms.jobs)) {
-		if r := e.rooms.jobs[job]; e.gangs[job] == nil {
-			delete(e.rooms.jobs, job)
-			e.dropRoom(r.Name)
+		r := e.rooms.jobs[job]
+		if e.gangs[job] != nil || e.expected(r) {
+			continue
+		}
+		delete(e.rooms.jobs, job)
+		for _, name := range append(r.former, r.Name) {
+			e.dropRoom(name)
 		}
 	}
 	if e.rooms.reading {
 		return
 	}
 	switch {
+	case e.rooms.used && !e.rooms.read && e.rooms.problem == "":
+		e.wantRooms(e.now)
 	case len(e.rooms.jobs) > 0:
 		e.wantRooms(e.now.Add(roomPoll))
-	case !e.rooms.readAt.IsZero():
-	case e.rooms.used:
+	case e.rooms.readAt.IsZero() && (e.rooms.used || len(e.rooms.strays) > 0):
 		e.wantRooms(e.now.Add(roomStrayPoll))
 	}
 	if e.rooms.readAt.IsZero() || e.rooms.readAt.After(e.now) {
 		return
 	}
-	e.rooms.reading, e.rooms.asked, e.rooms.readAt = true, e.now, time.Time{}
+	e.rooms.reading, e.rooms.readAt = true, time.Time{}
+	e.rooms.count++
 	e.do(ReadRooms{})
+}
+
+// expected says whether ResumeRate may still hold back a node that the request counts.
+func (e *Engine) expected(r *room) bool {
+	if !r.until.After(e.now) || r.over() {
+		return false
+	}
+	for name := range r.nodes {
+		if !r.served[name] && e.nodes[name].boot == nil && e.nodes[name].slurm.State.Any(NodePoweredDown) {
+			return true
+		}
+	}
+	return false
 }

@@ -265,6 +265,9 @@ func (b *boot) observe(p *Pod, now time.Time) {
 		b.uid = p.UID
 		b.times.Created, b.times.Scheduled, b.times.Running = time.Time{}, time.Time{}, time.Time{}
 	}
+	if !b.moving {
+		b.room = cmp.Or(p.Room, b.room)
+	}
 	setOnce(&b.times.Created, now)
 	switch p.Phase {
 	case PodScheduled:

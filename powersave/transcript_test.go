@@ -243,6 +243,7 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 	case "room-asked":
 		ev := powersave.RoomAsked{Job: uint32(p.int(args[0])), Attempt: p.int(args[1]), Name: args[2]}
 		if ev.Name == "failed" {
+			ev.OfJob = args[3] == "job"
 			ev.Name, ev.Trouble, ev.Err = "", powersave.Trouble(strings.Trim(args[3], "-")), strings.Join(args[4:], " ")
 		}
 		return ev
@@ -253,6 +254,9 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 			room := powersave.Room{Name: f[0], Job: uint32(p.int(f[1])), Attempt: p.int(f[2])}
 			state, message, _ := strings.Cut(f[3], "!")
 			room.State, room.Message = powersave.RoomState(state), strings.ReplaceAll(message, "_", " ")
+			if rest, refused := strings.CutSuffix(state, "-refused"); refused {
+				room.State, room.Refused = powersave.RoomState(rest), true
+			}
 			ev.Rooms = append(ev.Rooms, room)
 		}
 		return ev
@@ -402,6 +406,10 @@ func (p *player) pod(f []string) powersave.Pod {
 	for _, more := range f[min(len(f), 6):] {
 		if offering, ok := strings.CutPrefix(more, "on="); ok {
 			pod.Offering = offering
+			continue
+		}
+		if room, ok := strings.CutPrefix(more, "room="); ok {
+			pod.Room = room
 			continue
 		}
 		if more == "busy" {

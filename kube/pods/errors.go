@@ -52,6 +52,7 @@ type Error struct {
 	Err        error
 
 	elsewhere bool // Invalid is not the pod but the place for it
+	ofJob     bool // Invalid is what one job asks for
 }
 
 // Error says what was done, what came of it and what to do.
@@ -86,6 +87,9 @@ func (e *Error) Trouble() powersave.Trouble {
 	}
 	return powersave.TroubleNone
 }
+
+// OfJob reports whether it is a job that asks for what cannot be had, and nothing is wrong with a NodeSet.
+func (e *Error) OfJob() bool { return e.ofJob }
 
 // ExistingPod returns Existing.
 func (e *Error) ExistingPod() (powersave.Pod, bool) {

@@ -34,6 +34,7 @@ func Observe(p *corev1.Pod) powersave.Pod {
 		UID:        string(p.UID),
 		Generation: generation,
 		Request:    p.Annotations[v1alpha1.AnnotationRequest],
+		Room:       p.Annotations[v1alpha1.AnnotationConsumeProvisioningRequest],
 		Host:       p.Spec.NodeName,
 		Created:    p.CreationTimestamp.Time,
 		Busy:       p.Labels[v1alpha1.LabelBusy] == busy,

@@ -31,7 +31,9 @@ const (
 	provisioningMissing = "the API server has no ProvisioningRequests (autoscaling.x-k8s.io/v1): install the CRD of the cluster autoscaler or remove spec.boot.provisioningRequest"
 	// maxPodSets is what the API accepts in one request.
 	maxPodSets = 32
-	// partialCapacity is a reason of Provisioned that does not mean all pods.
+	// Reasons of Provisioned. With the first it is False, and the autoscaler tries again later; with the other it is True, and does
+	// not mean all pods.
+	noCapacity      = "CapacityIsNotFound"
 	partialCapacity = "PartialCapacityIsFound"
 )
 
@@ -105,7 +107,11 @@ func (r *Rooms) Ask(ctx context.Context, q powersave.RoomRequest) (name string, 
 	case err == nil:
 		return name, nil
 	case !apierrors.IsAlreadyExists(err):
-		return "", classifyRoom(err, doing, "create", c.namespace)
+		failed := classifyRoom(err, doing, "create", c.namespace)
+		if failed.Permanent() { // it has not been made, and nobody will drop it
+			return "", errors.Join(failed, r.dropTemplates(ctx, name))
+		}
+		return "", failed
 	}
 	existing, err := r.requests().Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -150,7 +156,7 @@ func (r *Rooms) Drop(ctx context.Context, name string) error {
 	defer cancel()
 	obj, err := r.requests().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil
+		return r.dropTemplates(ctx, name)
 	}
 	if err != nil {
 		return classifyRoom(err, "reading ProvisioningRequest "+name, "get", c.namespace)
@@ -179,6 +185,23 @@ func (r *Rooms) Drop(ctx context.Context, name string) error {
 	return nil
 }
 
+// dropTemplates deletes the templates of a request that does not exist.
+func (r *Rooms) dropTemplates(ctx context.Context, name string) error {
+	for i := range maxPodSets {
+		template := templateName(name, i)
+		err := r.client.kube.CoreV1().PodTemplates(r.client.namespace).Delete(ctx, template, metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return classify(err, "deleting PodTemplate "+template, "delete podtemplates", r.client.namespace)
+		}
+	}
+	return nil
+}
+
+func templateName(request string, i int) string { return fmt.Sprintf("%s-%d", request, i) }
+
 func (r *Rooms) requests() dynamic.ResourceInterface {
 	return r.dynamic.Resource(provisioningRequests).Namespace(r.client.namespace)
 }
@@ -190,7 +213,7 @@ func (r *Rooms) build(name string, q powersave.RoomRequest) (*provisioningReques
 		return nil, nil, errors.New("a request needs a job and its pods")
 	}
 	if len(q.Sets) > maxPodSets {
-		return nil, nil, fmt.Errorf("job %d has pods of %d kinds: one request takes %d", q.Job, len(q.Sets), maxPodSets)
+		return nil, nil, &Error{Class: Invalid, ofJob: true, Err: fmt.Errorf("job %d has pods of %d kinds: one request takes %d", q.Job, len(q.Sets), maxPodSets)}
 	}
 	request := &provisioningRequest{TypeMeta: metav1.TypeMeta{APIVersion: provisioningRequests.GroupVersion().String(), Kind: provisioningKind}}
 	var templates []*corev1.PodTemplate
@@ -214,7 +237,7 @@ func (r *Rooms) build(name string, q powersave.RoomRequest) (*provisioningReques
 			request.ObjectMeta = *about.DeepCopy()
 			request.Spec.ProvisioningClassName, request.Spec.Parameters = policy.ClassName, policy.Parameters
 		} else if policy.ClassName != request.Spec.ProvisioningClassName {
-			return nil, nil, fmt.Errorf("job %d has nodes of the NodeSets %s and %s, whose spec.boot.provisioningRequest.className differ: make them equal", q.Job, first, ns.Name)
+			return nil, nil, &Error{Class: Invalid, ofJob: true, Err: fmt.Errorf("job %d has nodes of the NodeSets %s and %s, whose spec.boot.provisioningRequest.className differ: make them equal", q.Job, first, ns.Name)}
 		}
 		o := c.opts.PodOptions
 		o.Offering, o.Job = set.Offering, q.Job
@@ -222,7 +245,7 @@ func (r *Rooms) build(name string, q powersave.RoomRequest) (*provisioningReques
 		if err != nil {
 			return nil, nil, err
 		}
-		about.Name = fmt.Sprintf("%s-%d", name, i)
+		about.Name = templateName(name, i)
 		// What tells the pods of a job apart is nothing to the autoscaler.
 		pod.Spec.Hostname = ""
 		delete(pod.Labels, v1alpha1.LabelNode)
@@ -266,6 +289,7 @@ func roomOf(request *provisioningRequest) powersave.Room {
 	if room.State == powersave.RoomPending || room.State == powersave.RoomAccepted {
 		if c := meta.FindStatusCondition(request.Status.Conditions, "Provisioned"); c != nil {
 			room.Message = c.Message // why there is no room yet
+			room.Refused = c.Reason == noCapacity || c.Reason == partialCapacity
 		}
 	}
 	return room

@@ -143,7 +143,7 @@ func TestRoomsAskErrors(t *testing.T) {
 		"being deleted": {request: one("cpu"), exists: leaving, class: Transient, want: "is going away"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, d, _ := testRooms(t)
+			r, d, kube := testRooms(t)
 			if tc.exists != nil {
 				require.NoError(t, d.Tracker().Create(provisioningRequests, tc.exists, "slurm"))
 			}
@@ -154,6 +154,12 @@ func TestRoomsAskErrors(t *testing.T) {
 			require.ErrorContains(t, err, tc.want)
 			require.ErrorContains(t, err, "creating ProvisioningRequest my-tide-job-")
 			assert.True(t, hasClass(err, tc.class), "%v", err)
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, name == "too many kinds" || name == "two classes", e.OfJob())
+			if tc.exists == nil {
+				assert.Empty(t, templateNames(t, kube), "nobody will drop them")
+			}
 		})
 	}
 }
@@ -170,17 +176,18 @@ func TestRoomsList(t *testing.T) {
 		conditions []any
 		state      powersave.RoomState
 		message    string
+		refused    bool
 	}{
-		"new":                 {nil, powersave.RoomPending, ""},
-		"not accepted":        {[]any{condition("Accepted", no, "A")}, powersave.RoomPending, ""},
-		"accepted":            {[]any{accepted}, powersave.RoomAccepted, "Accepted because A"},
-		"no room yet":         {[]any{accepted, condition("Provisioned", no, "CapacityIsNotFound")}, powersave.RoomAccepted, "Provisioned because CapacityIsNotFound"},
-		"room for a part":     {[]any{accepted, condition("Provisioned", yes, "PartialCapacityIsFound")}, powersave.RoomAccepted, "Provisioned because PartialCapacityIsFound"},
-		"provisioned":         {[]any{accepted, provisioned, condition("Failed", no, "F")}, powersave.RoomProvisioned, "Provisioned because P"},
-		"failed":              {[]any{accepted, condition("Provisioned", no, "P"), condition("Failed", yes, "F")}, powersave.RoomFailed, "Failed because F"},
-		"expired":             {[]any{accepted, provisioned, condition("BookingExpired", yes, "B")}, powersave.RoomExpired, "BookingExpired because B"},
-		"revoked":             {[]any{accepted, provisioned, condition("BookingExpired", yes, "B"), condition("CapacityRevoked", yes, "C")}, powersave.RoomRevoked, "CapacityRevoked because C"},
-		"revoked and refused": {[]any{condition("CapacityRevoked", yes, "C"), condition("Failed", yes, "F")}, powersave.RoomRevoked, "CapacityRevoked because C"},
+		"new":                 {nil, powersave.RoomPending, "", false},
+		"not accepted":        {[]any{condition("Accepted", no, "A")}, powersave.RoomPending, "", false},
+		"accepted":            {[]any{accepted}, powersave.RoomAccepted, "Accepted because A", false},
+		"no room yet":         {[]any{accepted, condition("Provisioned", no, "CapacityIsNotFound")}, powersave.RoomAccepted, "Provisioned because CapacityIsNotFound", true},
+		"room for a part":     {[]any{accepted, condition("Provisioned", yes, "PartialCapacityIsFound")}, powersave.RoomAccepted, "Provisioned because PartialCapacityIsFound", true},
+		"provisioned":         {[]any{accepted, provisioned, condition("Failed", no, "F")}, powersave.RoomProvisioned, "Provisioned because P", false},
+		"failed":              {[]any{accepted, condition("Provisioned", no, "P"), condition("Failed", yes, "F")}, powersave.RoomFailed, "Failed because F", false},
+		"expired":             {[]any{accepted, provisioned, condition("BookingExpired", yes, "B")}, powersave.RoomExpired, "BookingExpired because B", false},
+		"revoked":             {[]any{accepted, provisioned, condition("BookingExpired", yes, "B"), condition("CapacityRevoked", yes, "C")}, powersave.RoomRevoked, "CapacityRevoked because C", false},
+		"revoked and refused": {[]any{condition("CapacityRevoked", yes, "C"), condition("Failed", yes, "F")}, powersave.RoomRevoked, "CapacityRevoked because C", false},
 	} {
 		obj := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest",
@@ -192,7 +199,7 @@ func TestRoomsList(t *testing.T) {
 			"status": map[string]any{"conditions": tc.conditions},
 		}}
 		require.NoError(t, d.Tracker().Create(provisioningRequests, obj, "slurm"))
-		want[name] = powersave.Room{Name: name, Job: 4294967294, Attempt: 9, State: tc.state, Message: tc.message, Created: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
+		want[name] = powersave.Room{Name: name, Job: 4294967294, Attempt: 9, State: tc.state, Refused: tc.refused, Message: tc.message, Created: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
 	}
 	foreign := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest", "metadata": map[string]any{"name": "foreign", "namespace": "slurm"},

@@ -62,11 +62,25 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 	case powersave.HoldJob:
 		b.calls.Go(func() { b.tell(b.holdJob(ctx, a)) })
 	case powersave.AskRoom:
-		b.calls.Go(func() { b.tell(b.askRoom(ctx, a)) })
+		b.calls.Go(func() {
+			select {
+			case b.creates <- struct{}{}:
+				b.tell(b.askRoom(ctx, a))
+				<-b.creates
+			case <-ctx.Done():
+			}
+		})
 	case powersave.ReadRooms:
 		b.calls.Go(func() { b.tell(b.readRooms(ctx)) })
 	case powersave.DropRoom:
-		b.calls.Go(func() { b.tell(b.dropRoom(ctx, a)) })
+		b.calls.Go(func() {
+			select {
+			case b.deletes <- struct{}{}:
+				b.tell(b.dropRoom(ctx, a))
+				<-b.deletes
+			case <-ctx.Done():
+			}
+		})
 	case powersave.BootFailed:
 		b.bootFailed(a)
 	case powersave.FinishRequest:

@@ -7,7 +7,8 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
-// Rooms is what the bridge needs of a cluster's autoscaler. Errors may have the method Trouble() powersave.Trouble.
+// Rooms is what the bridge needs of a cluster's autoscaler. Errors may have the methods Trouble() powersave.Trouble and
+// OfJob() bool: the job asks for what cannot be asked for.
 type Rooms interface {
 	// Ask makes the request and returns its name; one that exists already is success.
 	Ask(ctx context.Context, r powersave.RoomRequest) (name string, err error)
@@ -24,7 +25,9 @@ func (b *Bridge) askRoom(ctx context.Context, a powersave.AskRoom) powersave.Eve
 	name, err := b.Rooms.Ask(ctx, a.Request)
 	b.Metrics.podCall("ask_room", err)
 	if err != nil {
+		var own interface{ OfJob() bool }
 		asked.Err, asked.Trouble = err.Error(), troubleOf(err)
+		asked.OfJob = errors.As(err, &own) && own.OfJob()
 		b.Log.Warn("asking for room", "job", a.Request.Job, "error", err)
 		return asked
 	}
