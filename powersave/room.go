@@ -413,7 +413,7 @@ func (e *Engine) roomsRead(ev RoomsRead) {
 			if !known {
 				since = e.now
 			}
-			if strays[seen.Name] = since; e.now.Sub(since) >= roomStray {
+			if strays[seen.Name] = since; e.leading && e.now.Sub(since) >= roomStray {
 				e.dropRoom(seen.Name)
 			}
 		}
