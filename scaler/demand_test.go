@@ -88,6 +88,8 @@ func TestShapes(t *testing.T) {
 		"more than a node has":   {tasksOn(1, 1, 1, 9), want{0, 0, 0, WhyImpossible, 0, "needs 9 CPUs on a node, NodeSet cpu offers 8"}},
 		"too many nodes":         {tasksOn(1, 11, 11, 11), want{0, 0, 0, WhyImpossible, 0, "needs 11 nodes like those of NodeSet cpu, which has 10"}},
 		"too many tasks":         {tasksOn(1, 1, 81, 81), want{0, 0, 0, WhyImpossible, 0, "needs 11 nodes like those of NodeSet cpu, which has 10"}},
+		"tasks, a guess":         {with(tasksOn(1, 1, 1, 20), func(j *Job) { j.MaxNodesGuessed = true }), want{3, 0, -1, WhyCapacity, 1, ""}},
+		"a bad guess":            {with(tasksOn(1, 1, 1, 81), func(j *Job) { j.MaxNodesGuessed = true }), want{0, 0, 0, WhyImpossible, 0, "needs 11 nodes"}},
 		"CPUs per task":          {with(tasksOn(1, 1, 6, 6), func(j *Job) { j.CPUsPerTask, j.CPUs = 3, 18 }), want{3, 0, -1, WhyCapacity, 1, ""}},
 		"tasks per node":         {with(tasksOn(1, 1, 8, 8), func(j *Job) { j.TasksPerNode = 2 }), want{4, 0, -1, WhyCapacity, 1, ""}},
 		"overcommit":             {with(tasksOn(1, 2, 2, 100), func(j *Job) { j.CPUs = 2 }), want{2, 0, -1, WhyCapacity, 1, ""}},

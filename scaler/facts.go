@@ -80,18 +80,21 @@ type Request struct {
 
 	// MinNodes is the number before the dash of --nodes. slurmrestd's node_count is a guess of the scheduler
 	// once it looked at the job; the request itself is node= of tres_req_str (job_mgr.c _pack_node_cnt, job_set_req_tres).
-	MinNodes       uint32
-	MaxNodes       uint32 // max_nodes
-	Tasks          uint32 // of the whole job
-	CPUs           uint32 // of the whole job, at least
-	CPUsPerTask    uint32
-	TasksPerNode   uint32
-	TasksPerSocket uint32
-	TasksPerCore   uint32
-	CPUsPerNode    uint32 // --mincpus, minimum_cpus_per_node
-	SocketsPerNode uint32
-	CoresPerSocket uint32
-	ThreadsPerCore uint32 // 1 with --hint=nomultithread
+	MinNodes uint32
+	MaxNodes uint32 // max_nodes
+	// MaxNodesGuessed: MaxNodes may be no limit, but slurmctld's guess of what the job takes. It holds as long as
+	// the job could run that way.
+	MaxNodesGuessed bool
+	Tasks           uint32 // of the whole job
+	CPUs            uint32 // of the whole job, at least
+	CPUsPerTask     uint32
+	TasksPerNode    uint32
+	TasksPerSocket  uint32
+	TasksPerCore    uint32
+	CPUsPerNode     uint32 // --mincpus, minimum_cpus_per_node
+	SocketsPerNode  uint32
+	CoresPerSocket  uint32
+	ThreadsPerCore  uint32 // 1 with --hint=nomultithread
 
 	Memory       uint64 // MiB per node, or per CPU; 0 per node: all the node has
 	MemoryPerCPU bool

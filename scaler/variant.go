@@ -24,6 +24,15 @@ type candidates []*fitting
 
 // prepare works out how the job could run, or why it never can.
 func (w *world) prepare(n *need) {
+	w.prepareWith(n)
+	if n.req.MaxNodesGuessed && n.verdict != nil && n.verdict.why == WhyImpossible && n.maxNodes < n.tasks {
+		n.maxNodes = n.tasks
+		n.verdict, n.variants = nil, nil
+		w.prepareWith(n)
+	}
+}
+
+func (w *world) prepareWith(n *need) {
 	parts := n.partitions(w.partitions)
 	var down, limit *Partition
 	barred := w.barred(n)

@@ -50,6 +50,7 @@ func TestQueue(t *testing.T) {
 			`,"sockets_per_node":` + unset + `,"cores_per_socket":` + set("4") + `,"threads_per_core":` + set("1") + `,"tasks_per_tres":` + set("65534")), job(func(j *scaler.Job) {
 			j.Tasks, j.CPUs, j.CPUsPerTask, j.TasksPerNode, j.CPUsPerNode, j.CoresPerSocket, j.ThreadsPerCore = 6, 12, 2, 3, 6, 4, 1
 		}), ""},
+		"a guess":          {pending(`,"node_count":` + set("2") + `,"max_nodes":` + set("2") + `,"tasks":` + set("5")), job(func(j *scaler.Job) { j.MinNodes, j.MaxNodes, j.Tasks, j.MaxNodesGuessed = 2, 2, 5, true }), ""},
 		"memory of a node": {pending(`,"memory_per_cpu":` + unset + `,"memory_per_node":` + set("4000") + `,"minimum_tmp_disk_per_node":` + set("10")), job(func(j *scaler.Job) { j.Memory, j.TmpDisk = 4000, 10 }), ""},
 		"memory of a CPU":  {pending(`,"memory_per_cpu":` + set("500") + `,"memory_per_node":` + unset), job(func(j *scaler.Job) { j.Memory, j.MemoryPerCPU = 500, true }), ""},
 		"GPUs": {pending(`,"tres_per_node":"gres/gpu:h100:2","tres_per_job":"gres/gpu:4","tres_per_task":"cpu=1","tres_per_socket":"gres/gpu:1","cpus_per_tres":"gres/gpu:8","memory_per_tres":"gres/gpu:1024"`), job(func(j *scaler.Job) {
