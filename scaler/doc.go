@@ -39,6 +39,9 @@
 // Estimate.Lower is a number that no way to place the same jobs can go below (lower.go). For a queue of equal jobs
 // on nodes of one kind both are the same. If they are far apart, placing was hard, and the truth lies between.
 //
+// Where slurmctld picks the nodes to power up itself, it may take more than it needs: among powered-down nodes it prefers
+// those with more free GPUs, and uses the larger number of a range. With the nodes of the estimate, and no others, the jobs start all the same.
+//
 // # What is left out
 //
 // Topology (--switches, --contiguous, block sizes), licences beyond Slurm's word for them, preemption, core
