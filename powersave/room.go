@@ -247,10 +247,9 @@ func (e *Engine) askRoom(n *node, last *room) (r *room, asked bool) {
 	}
 	if last != nil {
 		r.former = last.former
-		switch {
-		case last.State == RoomProvisioned || last.State == RoomExpired:
+		if last.State == RoomProvisioned || last.State == RoomExpired {
 			r.former = append(r.former, last.Name)
-		default:
+		} else {
 			e.dropRoom(last.Name)
 		}
 	}

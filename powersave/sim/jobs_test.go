@@ -248,10 +248,12 @@ func (w *world) killOne(j *slurmJob, byUs bool) {
 // end takes all components off their nodes.
 func (w *world) end(j *slurmJob) {
 	for _, p := range j.parts {
-		if p.state == configuring || p.state == running {
+		switch p.state {
+		case configuring, running:
 			w.leave(p, over)
-		} else if p.state == pending {
+		case pending:
 			p.state = over
+		default:
 		}
 	}
 }
