@@ -5,6 +5,7 @@
 #   SLURM_VERSIONS="26.05"   only these Slurm versions
 #   RUN=TestJobs             only these tests
 #   KEEP=1                   leave the cluster up
+#   PARALLEL=6               stacks at once: they mostly wait
 #   TAGS=integration,load    larger tests
 #   TAGS=integration,faults  longer tests, of faults
 set -euo pipefail
@@ -55,4 +56,4 @@ export KUBECONFIG LOCALCLUSTER=$name
 step "CRDs"
 "${cluster[@]}" kubectl apply --server-side -f helm/slurmtide-crds/templates/ -f test/integration/testdata/
 step "tests"
-hack/gotest.sh -tags "${TAGS:-integration}" -count=1 -p 1 -parallel 4 -timeout 45m ${RUN:+-run "$RUN"} ./kube/... ./hack/stack/... ./test/...
+hack/gotest.sh -tags "${TAGS:-integration}" -count=1 -p 1 -parallel "${PARALLEL:-6}" -timeout 45m ${RUN:+-run "$RUN"} ./kube/... ./hack/stack/... ./test/...
