@@ -130,6 +130,7 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 		w.breaks("gives no reason", "verdict on %s: %q", a.Node, a.Verdict)
 	}
 	w.mayGiveUp(a)
+	w.mayComeFirst(a)
 	for _, id := range a.Jobs {
 		w.job(id).failedAt = w.now
 	}
@@ -141,6 +142,28 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 		return
 	}
 	w.breaks("gives a healthy boot up", "%s, which is %s: %s", a.Node, n.state(), a.Verdict)
+}
+
+// mayComeFirst looks whether a NodeSet that is Greedy gives the youngest job back first.
+func (w *world) mayComeFirst(a powersave.BootFailed) {
+	n := w.node(a.Node)
+	if w.strategy[n.set()] != powersave.Greedy || a.Verdict.Trouble != powersave.TroubleCapacity || strings.HasPrefix(a.Verdict.Reason, "not up after") || !w.now.After(w.rough) {
+		return
+	}
+	var asked time.Time
+	for _, id := range a.Jobs {
+		asked = latest(asked, w.job(id).reported, w.job(id).gateAt)
+	}
+	for i, m := range w.nodes {
+		p := w.pods[i]
+		if m == n || !m.ours() || m.set() != n.set() || len(m.jobs) != 1 || p == nil || p.Phase != powersave.PodPending || p.Trouble != powersave.TroubleCapacity || w.now.Sub(p.troubleAt) < time.Second ||
+			!w.until[powerUp][i].IsZero() {
+			continue
+		}
+		if j := m.jobs[0]; len(a.Jobs) > 0 && j.state == configuring && j.reported.After(asked) && j.failedAt.Before(j.asked) && j.opts&het == 0 {
+			w.breaks("gives the older job back first", "%s of jobs %v, but %s waits for job %d: %s", a.Node, a.Jobs, m.name, j.id, a.Verdict)
+		}
+	}
 }
 
 // recently says whether one of the faults has befallen the node of late.
