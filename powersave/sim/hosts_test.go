@@ -178,6 +178,10 @@ func (w *world) mayTend(n *node, u powersave.NodeUpdate) {
 
 // patrolHost looks whether a node whose host or pod is in trouble takes jobs, and is put back when that is over.
 func (w *world) patrolHost(n *node, p *pod) {
+	if p == nil && n.flags.Any(powersave.NodePoweredDown) && !n.flags.Any(powersave.NodeDrain) { // most of the time
+		n.goneSince, n.fineSince, n.markSince = w.now, w.now, w.now
+		return
+	}
 	known := n.ours() && w.hostsListed && (n.set() == 0 || !w.any(changeSets))
 	serves := known && n.serves() && !n.down
 	var bad time.Time

@@ -179,6 +179,16 @@ func (w *world) mayCreate(n *node) {
 	}
 }
 
+// mayBoot looks whether a request that was old when the bridge got it still stood.
+func (w *world) mayBoot(n *node, a powersave.CreatePod) {
+	for _, r := range w.spool {
+		if got := latest(w.lifeAt, r.at); r.ID == a.Request && got.Sub(r.Started) > config.FreshFor && n.downReq.After(r.Started) && n.downReq.Before(got) &&
+			n.flags.Any(powersave.NodePoweredDown|powersave.NodePoweringDown) && !n.flags.Any(powersave.NodePowerUp) && len(n.jobs) == 0 {
+			w.breaks("carries out what Slurm has taken back", "%s for %s: %s", r.ID, w.show(n), n.state())
+		}
+	}
+}
+
 func (w *world) finish(id string) {
 	i := slices.IndexFunc(w.spool, func(r spooled) bool { return r.ID == id })
 	if i < 0 {
@@ -192,6 +202,8 @@ func (w *world) finish(id string) {
 		case epoch == 0 || n.epoch != epoch:
 		case r.Kind == spool.KindResume && n.flags.Any(powersave.NodePoweringUp) && !n.down:
 			w.breaks("finished early", "%s, but %s is %s", id, n.name, n.state())
+		case r.Kind == spool.KindResumeFail && n.down && n.ours() && strings.HasPrefix(n.reason, "ResumeTimeout") && w.now.After(w.rough):
+			w.breaks("gives no reason", "%s is finished, and %s is %s (%s)", id, n.name, n.state(), n.reason)
 		case r.Kind != spool.KindResume && p != nil && p.Phase != powersave.PodTerminating && !p.lost && w.now.Sub(p.Created) > stale && len(n.jobs) == 0 && n.ours():
 			w.breaks("finished early", "%s, but %s is %s with pod %s", id, n.name, n.state(), p.UID)
 		}

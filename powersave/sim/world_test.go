@@ -46,7 +46,8 @@ type world struct {
 
 	engine    *powersave.Engine // nil while the bridge is down
 	life      int               // counts starts of the bridge; answers of an earlier life are lost
-	crashed   bool              // once; what a gang's deadline was can then be unknown
+	lifeAt    time.Time
+	crashed   bool // once; what a gang's deadline was can then be unknown
 	wake      int
 	spins     int
 	reading   bool
@@ -220,6 +221,7 @@ func (w *world) act(a powersave.Action) {
 			w.breaks("makes a pod for a node of another", "%s of %q", a.Node, a.NodeSet)
 			return
 		}
+		w.mayBoot(n, a)
 		n.creating++
 		w.after(w.delay(50*time.Millisecond, createSlow, n.index, 20*time.Second), func() { w.create(a, n, life) })
 	case powersave.DeletePod:
@@ -255,6 +257,7 @@ func (w *world) startBridge() {
 	w.logf("bridge starts")
 	w.engine, w.listed, w.hostsListed, w.reading, w.watchAt = powersave.New(config), false, false, false, w.now
 	w.life++
+	w.lifeAt = w.now
 	w.spins = 0
 	for _, r := range slices.Clone(w.spool) {
 		w.step(powersave.RequestAccepted{Request: r.Request})
