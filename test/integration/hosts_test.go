@@ -105,6 +105,23 @@ func TestHostTrouble(t *testing.T) {
 			t.Logf("evicted %s after the job ended", time.Since(began).Round(time.Second))
 			c.waitZero("cpu-3")
 		})
+		t.Run("down", func(t *testing.T) {
+			c.t = t
+			down := func(node, reason string) {
+				c.slurm("scontrol", "update", "nodename="+node, "state=down", "reason="+reason)
+			}
+			began := time.Now()
+			down("cpu-2", "kernel panic")
+			down("cpu-3", "ResumeTimeout reached")
+			c.within(4*time.Minute, time.Second, "cpu-3 to be put back", func() (bool, string) {
+				s := c.nodeStates("cpu-3")["cpu-3"]
+				return s.Has(powersave.NodeIdle | powersave.NodePoweredDown), s.String()
+			})
+			t.Logf("back after %s", time.Since(began).Round(time.Second))
+			assert.True(t, c.nodeStates("cpu-2")["cpu-2"].Any(powersave.NodeDown), "a person's word stands")
+			c.slurm("scontrol", "update", "nodename=cpu-2", "state=resume")
+			c.waitJob(c.sbatch("true", "--nodelist=cpu-3"), "COMPLETED")
+		})
 		t.Run("bad hardware", func(t *testing.T) {
 			c.t = t
 			c.waitJob(c.sbatch("true", "--nodelist=cpu-1"), "COMPLETED")
