@@ -72,19 +72,24 @@ func TestMatrix(t *testing.T) {
 // waits for jobs that came meanwhile.
 var takesDown = regexp.MustCompile(`remove|force|free`)
 
-// TestMatrixUnread lets the engine see the same combinations while something cannot be read.
+// TestMatrixUnread lets the engine see the same combinations while something cannot be read, or it is not the one to act.
 func TestMatrixUnread(t *testing.T) {
 	situations, _ := readMatrix(t)
 	for name, tt := range map[string]struct {
 		blind func(w *matrixWorld)
 		want  string // at most
 	}{
-		"pods never read":          {func(w *matrixWorld) { w.noPods = true }, `^$`},
-		"NodeSets never read":      {func(w *matrixWorld) { w.noSets = true }, `^$`},
-		"Slurm never read":         {func(w *matrixWorld) { w.answers = -1 }, `^$`},
-		"Slurm read in part only":  {func(w *matrixWorld) { w.incomplete = true }, `^(adopt|clear|boot|drain|resume|off|mark| )*$`},
-		"Slurm read once":          {func(w *matrixWorld) { w.answers = 1 }, `^(adopt|clear|boot|drain|resume|off|mark|say| )*$`},
-		"Kubernetes read once":     {func(w *matrixWorld) { w.kubernetesFails = true }, `^(adopt|clear|boot|drain|resume|mark|say| )*$`},
+		"pods never read":         {func(w *matrixWorld) { w.noPods = true }, `^$`},
+		"NodeSets never read":     {func(w *matrixWorld) { w.noSets = true }, `^$`},
+		"Slurm never read":        {func(w *matrixWorld) { w.answers = -1 }, `^$`},
+		"Slurm read in part only": {func(w *matrixWorld) { w.incomplete = true }, `^(adopt|clear|boot|drain|resume|off|mark| )*$`},
+		"Slurm read once":         {func(w *matrixWorld) { w.answers = 1 }, `^(adopt|clear|boot|drain|resume|off|mark|say| )*$`},
+		"Kubernetes read once":    {func(w *matrixWorld) { w.kubernetesFails = true }, `^(adopt|clear|boot|drain|resume|mark|say| )*$`},
+		"another bridge leads": {func(w *matrixWorld) {
+			c := matrixConfig
+			c.Alone = false
+			w.engine = powersave.New(c)
+		}, `^(adopt|say)?$`},
 		"NodeSets and pods unread": {func(w *matrixWorld) { w.noPods, w.noSets = true, true }, `^$`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,12 +189,14 @@ type matrixWorld struct {
 
 const matrixNode = "cpu-0"
 
+var matrixConfig = powersave.Config{
+	Alone:    true,
+	PollIdle: 4 * time.Second, PollFast: 2 * time.Second, PollSlow: 2 * time.Second, BadHardware: regexp.MustCompile("NHC"),
+}
+
 func newMatrixWorld(t *testing.T, s situation, pod string) *matrixWorld {
 	w := &matrixWorld{t: t, now: epoch, situation: s}
-	w.engine = powersave.New(powersave.Config{
-		Alone:    true,
-		PollIdle: 4 * time.Second, PollFast: 2 * time.Second, PollSlow: 2 * time.Second, BadHardware: regexp.MustCompile("NHC"),
-	})
+	w.engine = powersave.New(matrixConfig)
 	phase, host, onHost := strings.Cut(pod, ", host ")
 	phase, other := strings.CutPrefix(phase, "other ")
 	if s.known && !s.state.Any(powersave.NodePoweredDown|powersave.NodePoweringUp|powersave.NodeFuture) && pod != "by hand" {
