@@ -56,12 +56,15 @@ func (s *Stack) ExecPod(ctx context.Context, pod string, stdin io.Reader, contai
 	return out.String(), errOut.String(), err
 }
 
-// Signal sends a signal (a name without SIG) to a process of the control plane's pod: slurmctld or bridge. Kubernetes starts a
+// Signal sends a signal (a name without SIG) to a process of the control plane's pod: slurmctld or a bridge. Kubernetes starts a
 // container that ended again, after a wait when it happens often.
 func (s *Stack) Signal(ctx context.Context, signal, container string) error {
-	pattern, ok := map[string]string{ContainerSlurmctld: "^slurmctld -D", ContainerBridge: "^[^ ]*slurmtide bridge"}[container]
+	const bridgeOn = "^[^ ]*slurmtide bridge .*--spool="
+	pattern, ok := map[string]string{
+		ContainerSlurmctld: "^slurmctld -D", ContainerBridge: bridgeOn + spoolDir + "( |$)", ContainerBridge2: bridgeOn + SecondSpool + "( |$)",
+	}[container]
 	if !ok {
-		return fmt.Errorf("no way to signal %q: only %s and %s run as the user who sends", container, ContainerSlurmctld, ContainerBridge)
+		return fmt.Errorf("no way to signal %q: only %s and the bridges run as the user who sends", container, ContainerSlurmctld)
 	}
 	// The pod's processes are one namespace, see objects.go. Eldest: a child that is about to run a program still looks like its parent.
 	if _, _, err := s.Exec(ctx, ContainerSlurmctld, "pkill", "-"+signal, "--oldest", "-f", pattern); err != nil {

@@ -22,6 +22,7 @@ const (
 	ContainerSlurmctld  = "slurmctld"
 	ContainerSlurmrestd = "slurmrestd"
 	ContainerBridge     = "bridge"
+	ContainerBridge2    = "bridge2" // with TwoBridges
 )
 
 // Slurmrestd is where slurmrestd answers inside the pod; SlurmrestdSocket is the same server on a unix socket, which the bridge's
@@ -58,6 +59,10 @@ const (
 	jwtKey   = "jwt_hs256.key"
 	slurmKey = "slurm.key"
 	spoolDir = "/var/spool/slurmtide"
+	// SecondSpool is the second bridge's.
+	SecondSpool = "/var/spool/slurmtide-2"
+	// ActiveSpool is a link to one of the two, beside slurmctld's state.
+	ActiveSpool = "/var/spool/slurmctld/active-spool"
 	// metricsPort is the bridge's default.
 	metricsPort = 9441
 )
@@ -197,6 +202,9 @@ func podSpec(o Options) corev1.PodSpec {
 	if !o.NoBridge {
 		spec.ServiceAccountName = bridgeAccount
 		spec.Containers = append(spec.Containers, bridge(o))
+		if o.TwoBridges {
+			spec.Containers = append(spec.Containers, secondBridge(o))
+		}
 		spec.Volumes = append(spec.Volumes,
 			corev1.Volume{Name: "bridge-keys", VolumeSource: projected(secret(secretJWTKey, jwtKey))},
 			corev1.Volume{Name: "bridge-token", VolumeSource: serviceAccountToken()})
@@ -209,6 +217,9 @@ func podSpec(o Options) corev1.PodSpec {
 func directories(o Options) corev1.Container {
 	c := container("directories", o.SlurmImage, "/bin/sh", "-euc",
 		"mkdir -p slurmctld spool programs slurmrestd; chmod g-s *; chmod 0755 slurmctld programs; chmod 0700 spool; chmod 0777 slurmrestd")
+	if o.TwoBridges {
+		c.Command[2] += "; mkdir -p spool2; chmod g-s spool2; chmod 0700 spool2; ln -sfn " + spoolDir + " slurmctld/active-spool"
+	}
 	if o.Prolog != "" {
 		c.Command[2] += `; printf %s "$PROLOG" >programs/prolog; chmod 0755 programs/prolog`
 		c.Env = []corev1.EnvVar{{Name: "PROLOG", Value: o.Prolog}}
@@ -252,6 +263,9 @@ func slurmctld(o Options) corev1.Container {
 		spoolMount(o),
 		{Name: "state", SubPath: "slurmrestd", MountPath: "/run/slurmrestd"},
 		programs,
+	}
+	if o.TwoBridges {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "state", SubPath: "spool2", MountPath: SecondSpool})
 	}
 	c.ReadinessProbe = &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(slurmctldPort)}},
@@ -297,6 +311,20 @@ func bridge(o Options) corev1.Container {
 		{Name: "bridge-token", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true},
 		spoolMount(o),
 		{Name: "state", SubPath: "slurmrestd", MountPath: "/run/slurmrestd"},
+	}
+	return c
+}
+
+// secondBridge is like the first but for its spool and its port.
+func secondBridge(o Options) corev1.Container {
+	c := bridge(o)
+	c.Name, c.Ports = ContainerBridge2, nil
+	c.Args[slices.Index(c.Args, "--spool="+spoolDir)] = "--spool=" + SecondSpool
+	c.Args = append(c.Args, "--metrics-address=") // the pod has one network
+	for i := range c.VolumeMounts {
+		if c.VolumeMounts[i].MountPath == spoolDir {
+			c.VolumeMounts[i].SubPath, c.VolumeMounts[i].MountPath = "spool2", SecondSpool
+		}
 	}
 	return c
 }
@@ -384,6 +412,9 @@ func containerNames(o Options) []string {
 	names := []string{ContainerSlurmctld, ContainerSlurmrestd}
 	if !o.NoBridge {
 		names = append(names, ContainerBridge)
+	}
+	if o.TwoBridges {
+		names = append(names, ContainerBridge2)
 	}
 	return names
 }

@@ -52,6 +52,9 @@ type Options struct {
 
 	// BridgeArgs are further arguments for the bridge.
 	BridgeArgs []string
+	// TwoBridges adds a second one with a spool of its own, as beside a backup slurmctld. ActiveSpool tells which of
+	// them the programs write to: a symbolic link, to the first one's until it is changed.
+	TwoBridges bool
 	// NoBridge leaves the bridge out, as on a site where it does not run; the programs are installed all the same.
 	NoBridge bool
 	// Scripts, when not nil, replace our programs and the bridge: shell scripts by the names resume, suspend, resume-fail
@@ -79,6 +82,9 @@ func (o Options) withDefaults() Options {
 	setDefaultInt(&o.SuspendTime, 15)
 	if o.Scripts != nil {
 		o.NoBridge = true
+	}
+	if o.TwoBridges {
+		setDefault(&o.SlurmtideConf, "Spool="+ActiveSpool+"\n")
 	}
 	return o
 }
