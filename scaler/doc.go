@@ -45,7 +45,8 @@
 // # What is left out
 //
 // Which of several nodes alike a job gets: here the first with room, and what is left of several before a whole one; slurmctld prefers the
-// tightest single one (eval_nodes.c). Of 60 made-up queues 11 took one node more or less for that.
+// tightest single one (eval_nodes.c). Of 60 made-up queues 47 took as many nodes as reckoned, 11 one more or
+// less, and two took two and three more.
 //
 // Topology (--switches, --contiguous, block sizes), licences beyond Slurm's word for them, preemption, core
 // specialization, where on a node a GPU sits, and reservations but for the nodes they hold now. gres/shard and gres/mps
