@@ -28,8 +28,28 @@ func (e *Engine) remember(j Job, r Request) {
 			e.join(n, j.ID, r.Started, r.ResumeTimeout)
 		}
 	}
-	if g := e.gangs[j.ID]; g != nil {
-		g.whole = j.Nodes
+	g := e.gangs[j.ID]
+	if g == nil {
+		return
+	}
+	g.whole = j.Nodes
+	if b := e.backOf(j.ID); b != nil && !b.freed {
+		e.follow(g, b)
+	}
+}
+
+// follow releases the nodes that were powered up for a job which is being given back.
+func (e *Engine) follow(g *gang, b *back) {
+	for _, name := range slices.Clone(g.nodes) {
+		n := e.nodes[name]
+		others := slices.ContainsFunc(n.jobs, func(id uint32) bool { return e.backOf(id) == nil })
+		if others || n.set == "" || n.boot.release != nil || e.sets[n.set].Strategy == BestEffort {
+			continue
+		}
+		if !slices.Contains(b.nodes, name) {
+			b.nodes = append(b.nodes, name)
+		}
+		e.release(n, b.verdict, fmt.Sprintf("job %d given back: %s", g.job, b.verdict), slices.Clone(n.jobs))
 	}
 }
 

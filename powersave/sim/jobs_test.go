@@ -340,6 +340,9 @@ func (w *world) holdJob(a powersave.HoldJob, begin time.Time, life int) {
 	case j.state != pending:
 		answer.Err = "job is " + jobStates[j.state]
 	default:
+		if j.holds > 0 && j.holdLife == w.life && j.heldRun == j.restarts { // an answer that came late or twice let it be asked again
+			j.holds--
+		}
 		w.mayHold(j, a)
 		j.begin, j.heldRun = begin, j.restarts
 		if w.any(holdLost) {
