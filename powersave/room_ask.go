@@ -1,0 +1,282 @@
+package powersave
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// room is the newest request of one job.
+type room struct {
+	Room
+	nodes   map[string]string // those it counts, with the offering of each; nil: an earlier bridge asked
+	served  map[string]bool   // those whose pod has been made
+	until   time.Time         // deadline of its job when it was made
+	former  []string          // requests before it, whose pods may still wait for their hosts
+	spent   bool              // its failure has been acted on
+	named   int               // reads asked for when it got its name: only later ones can miss it
+	asking  bool
+	tries   int
+	retryAt time.Time
+	problem string
+	trouble Trouble
+}
+
+// over says that the request has brought nothing and never will.
+func (r *room) over() bool { return r.State == RoomFailed || r.State == RoomRevoked }
+
+// roomFor names the Room that the pod of the boot in hand of n is to use, "" for none. Not ok: there is none yet, or never
+// will be, and no pod is to be made now.
+func (e *Engine) roomFor(n *node) (name string, ok bool) {
+	b := n.boot
+	switch {
+	case !e.sets[n.set].AskForRoom, len(n.jobs) == 0:
+		return "", true
+	case b.room != "": // its share is used: the next pod is one like any other
+		return "", true
+	case !e.rooms.read:
+		b.waits, b.problem, b.createTrouble = "reading ProvisioningRequests", e.rooms.problem, e.rooms.trouble
+		return "", false
+	}
+	r, asked := e.roomOf(n)
+	switch {
+	case !asked:
+		return "", false
+	case r == nil:
+		return "", true
+	case r.problem != "":
+		e.roomProblem(n, r)
+		return "", false
+	case r.over():
+		r.spent = true
+		v := Verdict{Trouble: TroubleCapacity, Reason: "ProvisioningRequest " + r.Name + " " + string(r.State) + ": " + cmp.Or(r.Message, "no reason given")}
+		e.condemn(n, v)
+		return "", false
+	case r.State == RoomProvisioned:
+		if b.tries == 0 {
+			b.problem, b.createTrouble = "", TroubleNone
+		}
+		return r.Name, true
+	}
+	b.problem, b.createTrouble = "", TroubleNone
+	b.waits = "waiting for room"
+	if r.Name != "" {
+		b.waits = "waiting for ProvisioningRequest " + r.Name
+	}
+	if r.Message != "" {
+		b.waits += ": " + r.Message
+	}
+	if r.Refused { // as the scheduler says it of a pod
+		b.problem, b.createTrouble = b.waits, TroubleCapacity
+	}
+	return "", false
+}
+
+// roomProblem deals with a request that could not be made.
+func (e *Engine) roomProblem(n *node, r *room) {
+	n.boot.problem, n.boot.createTrouble = r.problem, r.trouble
+	switch {
+	case r.asking:
+	case r.retryAt.After(e.now):
+		e.wakeAt(n, r.retryAt)
+	default:
+		e.sendRoom(r)
+	}
+}
+
+// roomOf is the request that counts n, asked for if there is none; nil without one: n came after it. Not asked: it has to
+// wait until all pods of the job have a place to go.
+func (e *Engine) roomOf(n *node) (r *room, asked bool) {
+	b := n.boot
+	r = e.rooms.jobs[n.jobs[0]]
+	switch {
+	case r == nil, r.over() && (r.spent || r.nodes == nil), r.State == RoomExpired:
+		return e.askRoom(n, r)
+	case r.nodes == nil:
+		return r, true
+	}
+	offering, counted := r.nodes[n.name]
+	switch {
+	case counted && b.roomAttempt < r.Attempt: // the request has said where it goes
+		b.roomAttempt = r.Attempt
+		if b.attempt.Offering != offering {
+			e.breakers.ProbeGone(*b.attempt)
+			b.attempt = &Attempt{NodeSet: n.set, Offering: offering, Spec: e.sets[n.set].SpecGeneration}
+			e.counted = nil
+		}
+	case counted && b.attempt.Offering != offering, !counted && !e.awaited(r): // it has moved on; they belong to an earlier start of the job
+		return e.askRoom(n, r)
+	case !counted:
+		return nil, true // an autoscaler helps its pod like any other
+	}
+	return r, true
+}
+
+// useRoom notes that the pod about to be made takes its share of a request.
+func (e *Engine) useRoom(n *node, name string) {
+	n.boot.room = name
+	if r := e.rooms.jobs[n.jobs[0]]; r.nodes != nil {
+		if r.served == nil {
+			r.served = map[string]bool{}
+		}
+		r.served[n.name] = true
+	}
+}
+
+// awaited says whether a boot in hand waits for the request.
+func (e *Engine) awaited(r *room) bool {
+	for name := range r.nodes {
+		if n := e.nodes[name]; n.boot != nil && n.boot.room == "" && n.boot.release == nil && len(n.jobs) > 0 && n.jobs[0] == r.Job {
+			return true
+		}
+	}
+	return false
+}
+
+// askRoom asks for room for all pods of the first job of n that are still to be made, in place of the last request.
+func (e *Engine) askRoom(n *node, last *room) (r *room, asked bool) {
+	job := n.jobs[0]
+	nodes, fits := e.roomNodes(n, last)
+	if !fits {
+		n.boot.waits = "waiting for a place for all nodes of the job"
+		e.wakeAt(n, e.now.Add(time.Second))
+		return nil, false
+	}
+	r = &room{Room: Room{Job: job, Attempt: max(n.boot.generation, e.rooms.attempts[job]+1), State: RoomPending}, nodes: nodes}
+	if g := e.gangs[job]; g != nil {
+		r.until = g.deadline
+	}
+	if last != nil {
+		r.former = last.former
+		if last.State == RoomProvisioned || last.State == RoomExpired {
+			r.former = append(r.former, last.Name)
+		} else {
+			e.dropRoom(last.Name)
+		}
+	}
+	if e.rooms.jobs == nil {
+		e.rooms.jobs = map[uint32]*room{}
+	}
+	if e.rooms.attempts == nil || len(e.rooms.attempts) > manyJobs {
+		e.rooms.attempts = map[uint32]int64{}
+	}
+	e.rooms.jobs[job], e.rooms.attempts[job], n.boot.roomAttempt = r, r.Attempt, r.Attempt
+	e.sendRoom(r)
+	return r, true
+}
+
+func (e *Engine) sendRoom(r *room) {
+	r.asking = true
+	q := RoomRequest{Job: r.Job, Attempt: r.Attempt}
+	for _, name := range slices.Sorted(maps.Keys(r.nodes)) {
+		set := RoomSet{NodeSet: e.nodes[name].set, Offering: r.nodes[name]}
+		i := slices.IndexFunc(q.Sets, func(s RoomSet) bool { return s.NodeSet == set.NodeSet && s.Offering == set.Offering })
+		if i < 0 {
+			i, q.Sets = len(q.Sets), append(q.Sets, set)
+		}
+		q.Sets[i].Pods++
+	}
+	e.do(AskRoom{q})
+}
+
+// roomNodes are the nodes whose pods the first job of n needs still, also those that slurmctld has yet to power up for it, each
+// with its offering: the one chosen already, unless the last request came to nothing there, or what the breakers would
+// say now. Not all fit if an offering's limit leaves no place.
+func (e *Engine) roomNodes(n *node, last *room) (nodes map[string]string, fits bool) {
+	g, job := e.gangs[n.jobs[0]], n.jobs[0]
+	names := slices.Clone(g.nodes)
+	for name := range g.whole.All() {
+		if m := e.nodes[name]; m != nil && m.boot == nil {
+			names = append(names, name)
+		}
+	}
+	nodes = map[string]string{n.name: n.boot.attempt.Offering}
+	inUse := map[string]map[string]int{}
+	for _, name := range names {
+		m := e.nodes[name]
+		if m == n || !e.sets[m.set].AskForRoom {
+			continue
+		}
+		if b := m.boot; b == nil {
+			if m.off != nil || m.pod != nil || m.read == 0 || !m.slurm.State.Any(NodePoweredDown) {
+				continue // up, or nobody knows
+			}
+		} else {
+			stays := m.pod != nil && m.pod.Phase != PodTerminating && m.pod.Phase != PodFailed && !b.moving && m.pod.Generation >= b.generation
+			if stays || b.release != nil || b.room != "" || len(m.jobs) == 0 || m.jobs[0] != job {
+				continue // it needs none, or another job asks for it
+			}
+			if a := b.attempt; a != nil && (last == nil || !last.over() && !last.Refused || last.nodes[name] != a.Offering) {
+				nodes[name] = a.Offering
+				continue
+			}
+		}
+		if inUse[m.set] == nil {
+			inUse[m.set] = maps.Clone(e.inUse(m.set))
+		}
+		c := e.breakers.Look(e.now, e.sets[m.set], inUse[m.set])
+		offering := c.Offering
+		switch {
+		case c.OK:
+		case m.set == n.set && n.boot.attempt.Probe() && e.below(m.set, n.boot.attempt.Offering, inUse[m.set]):
+			offering = n.boot.attempt.Offering // the others follow the probe
+		default:
+			return nil, false
+		}
+		if inUse[m.set] != nil {
+			inUse[m.set][offering]++
+		}
+		nodes[name] = offering
+	}
+	return nodes, true
+}
+
+// below says whether the offering's limit leaves a place.
+func (e *Engine) below(set, offering string, inUse map[string]int) bool {
+	return !slices.ContainsFunc(e.sets[set].Offerings, func(o Offering) bool { return o.Name == offering && o.Limit > 0 && inUse[offering] >= o.Limit })
+}
+
+func (e *Engine) roomAsked(ev RoomAsked) {
+	r := e.rooms.jobs[ev.Job]
+	if r == nil || r.Attempt != ev.Attempt {
+		if ev.Err == "" { // its job has gone meanwhile
+			e.dropRoom(ev.Name)
+		}
+		return
+	}
+	r.asking = false
+	switch {
+	case ev.Err == "":
+		r.Name, r.named, r.problem, r.trouble = ev.Name, e.rooms.count, "", TroubleNone
+		e.wantRooms(e.now)
+	case ev.OfJob:
+		e.refuseRoom(r, ev.Err)
+		return
+	default:
+		r.problem, r.trouble = ev.Err, ev.Trouble
+		r.retryAt = e.now.Add(pause(r.tries))
+		r.tries++
+	}
+	e.decideGang(ev.Job)
+}
+
+// refuseRoom gives back a job that no request can be made for. Nothing else suffers for it.
+func (e *Engine) refuseRoom(r *room, err string) {
+	g := e.gangs[r.Job]
+	if g == nil {
+		return
+	}
+	for _, name := range g.nodes {
+		n := e.nodes[name]
+		if _, counted := r.nodes[name]; !counted || n.boot.release != nil || n.pod != nil {
+			continue
+		}
+		if n.boot.attempt != nil {
+			e.breakers.ProbeGone(*n.boot.attempt)
+		}
+		n.boot.attempt, n.boot.blamed = nil, true
+		e.giveBack(n, []uint32{r.Job}, Verdict{Trouble: TroubleConfig, Reason: err})
+		return
+	}
+}

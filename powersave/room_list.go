@@ -1,0 +1,202 @@
+package powersave
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	roomPoll = 2 * time.Second // while an autoscaler works for us
+	// roomStray is how long a request that no job of ours waits for is left alone: it may be another bridge's.
+	roomStray     = 30 * time.Minute
+	roomStrayPoll = 5 * time.Minute
+)
+
+// rooms holds the requests of the jobs that wait for one.
+type rooms struct {
+	used     bool // a NodeSet asks for room
+	jobs     map[uint32]*room
+	attempts map[uint32]int64 // the newest: a name must not be used again while its request is being dropped
+	read     bool             // once; before, an earlier bridge may have asked already
+	reading  bool
+	count    int       // reads asked for
+	readAt   time.Time // when to read again; zero: not needed
+	problem  string    // why they cannot be read
+	trouble  Trouble
+	strays   map[string]time.Time // first seen
+	dropping map[string]bool
+}
+
+func (e *Engine) roomsRead(ev RoomsRead) {
+	e.rooms.reading = false
+	jobs := slices.Sorted(maps.Keys(e.gangs))
+	before := e.rooms.problem
+	if e.rooms.problem, e.rooms.trouble = ev.Err, ev.Trouble; ev.Err != "" {
+		if ev.Err != before {
+			e.note(Warn, nil, "", "reading ProvisioningRequests failed: "+ev.Err)
+		}
+		e.wantRooms(e.now.Add(e.cfg.PollWait))
+		if !e.rooms.read {
+			e.decideGangs(jobs)
+		}
+		return
+	}
+	first := !e.rooms.read
+	e.rooms.read = true
+	if first {
+		e.adoptRooms(ev.Rooms)
+	}
+	listed := map[string]bool{}
+	strays := map[string]time.Time{}
+	for _, seen := range ev.Rooms {
+		listed[seen.Name] = true
+		r := e.rooms.jobs[seen.Job]
+		switch {
+		case r != nil && r.Name == seen.Name:
+			r.Room = seen
+		case r != nil && slices.Contains(r.former, seen.Name):
+		default:
+			since, known := e.rooms.strays[seen.Name]
+			if !known {
+				since = e.now
+			}
+			if strays[seen.Name] = since; e.leading && e.now.Sub(since) >= roomStray {
+				e.dropRoom(seen.Name)
+			}
+		}
+	}
+	e.rooms.strays = strays
+	for _, job := range slices.Sorted(maps.Keys(e.rooms.jobs)) {
+		if r := e.rooms.jobs[job]; r.Name != "" && !listed[r.Name] && e.rooms.count > r.named {
+			delete(e.rooms.jobs, job) // somebody deleted it: it is asked for again if a pod is still to be made
+		}
+	}
+	e.decideGangs(jobs)
+}
+
+// adoptRooms takes over what an earlier bridge has asked for: the newest request of each job that waits.
+func (e *Engine) adoptRooms(all []Room) {
+	for _, seen := range all {
+		if e.gangs[seen.Job] == nil || seen.Attempt <= e.rooms.attempts[seen.Job] {
+			continue
+		}
+		if e.rooms.jobs == nil {
+			e.rooms.jobs, e.rooms.attempts = map[uint32]*room{}, map[uint32]int64{}
+		}
+		r := &room{Room: seen, until: e.gangs[seen.Job].deadline}
+		if last := e.rooms.jobs[seen.Job]; last != nil {
+			r.former = append(last.former, last.Name)
+		}
+		e.rooms.jobs[seen.Job], e.rooms.attempts[seen.Job] = r, seen.Attempt
+	}
+}
+
+func (e *Engine) decideGangs(jobs []uint32) {
+	for _, job := range jobs {
+		e.decideGang(job)
+	}
+}
+
+// decideGang decides on those nodes of NodeSets that ask for room that the job waits for.
+func (e *Engine) decideGang(job uint32) {
+	g := e.gangs[job]
+	if g == nil {
+		return
+	}
+	for _, name := range slices.Clone(g.nodes) {
+		if n := e.nodes[name]; e.sets[n.set].AskForRoom {
+			e.decide(n)
+		}
+	}
+}
+
+// roomKept says whether an autoscaler has made room for the pod of n: its host is on its way. That the request has expired
+// only means that nobody else can have it.
+func (e *Engine) roomKept(n *node) bool {
+	if n.pod.Room == "" {
+		return false
+	}
+	for _, r := range e.rooms.jobs {
+		if r.Name == n.pod.Room {
+			return !r.over()
+		}
+	}
+	return true
+}
+
+func (e *Engine) dropRoom(name string) {
+	if name == "" || e.rooms.dropping[name] {
+		return
+	}
+	if e.rooms.dropping == nil {
+		e.rooms.dropping = map[string]bool{}
+	}
+	e.rooms.dropping[name] = true
+	e.do(DropRoom{Name: name})
+}
+
+func (e *Engine) roomDropped(ev RoomDropped) {
+	delete(e.rooms.dropping, ev.Name)
+	if ev.Err != "" { // it is seen again as one that nobody waits for
+		e.note(Warn, nil, "", ev.Err)
+	}
+}
+
+func (e *Engine) wantRooms(t time.Time) {
+	if e.rooms.readAt.IsZero() || t.Before(e.rooms.readAt) {
+		e.rooms.readAt = t
+	}
+}
+
+// roomsDue is when planRooms has something to do, for NextWake.
+func (e *Engine) roomsDue() time.Time {
+	if e.rooms.reading {
+		return time.Time{}
+	}
+	return e.rooms.readAt
+}
+
+// planRooms drops the requests of jobs that wait no longer, and reads the others.
+func (e *Engine) planRooms() {
+	for _, job := range slices.Sorted(maps.Keys(e.rooms.jobs)) {
+		r := e.rooms.jobs[job]
+		if e.gangs[job] != nil || e.expected(r) {
+			continue
+		}
+		delete(e.rooms.jobs, job)
+		for _, name := range append(r.former, r.Name) {
+			e.dropRoom(name)
+		}
+	}
+	if e.rooms.reading {
+		return
+	}
+	switch {
+	case e.rooms.used && !e.rooms.read && e.rooms.problem == "":
+		e.wantRooms(e.now)
+	case len(e.rooms.jobs) > 0:
+		e.wantRooms(e.now.Add(roomPoll))
+	case e.rooms.readAt.IsZero() && (e.rooms.used || len(e.rooms.strays) > 0):
+		e.wantRooms(e.now.Add(roomStrayPoll))
+	}
+	if e.rooms.readAt.IsZero() || e.rooms.readAt.After(e.now) {
+		return
+	}
+	e.rooms.reading, e.rooms.readAt = true, time.Time{}
+	e.rooms.count++
+	e.do(ReadRooms{})
+}
+
+// expected says whether ResumeRate may still hold back a node that the request counts.
+func (e *Engine) expected(r *room) bool {
+	if !r.until.After(e.now) || r.over() {
+		return false
+	}
+	for name := range r.nodes {
+		if !r.served[name] && e.nodes[name].boot == nil && e.nodes[name].slurm.State.Any(NodePoweredDown) {
+			return true
+		}
+	}
+	return false
+}
