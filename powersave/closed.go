@@ -65,7 +65,7 @@ func (e *Engine) closeSets() {
 		case closed && off && !state.Any(judged) && mayWrite(n.slurm.Reason):
 			updates = merge(updates, NodeUpdate{State: StateDrain, Reason: c.reason}, name)
 		case !closed && state.Any(NodeDrain) && strings.HasPrefix(n.slurm.Reason, closedPrefix):
-			updates = merge(updates, NodeUpdate{State: StateResume}, name)
+			updates = merge(updates, NodeUpdate{State: n.putBack()}, name)
 		default:
 			continue
 		}

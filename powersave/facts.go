@@ -119,10 +119,13 @@ type StateChange string
 
 // The changes the bridge asks for (slurmctld node_mgr.c update_node).
 const (
-	StateNone           StateChange = ""       // change other fields only
-	StateResume         StateChange = "resume" // POWERING_DOWN: ends the wait and frees the name; DOWN/DRAIN: back to service
-	StateDown           StateChange = "down"   // needs a reason
-	StateDrain          StateChange = "drain"  // needs a reason
+	StateNone   StateChange = ""       // change other fields only
+	StateResume StateChange = "resume" // POWERING_DOWN: ends the wait and frees the name; DOWN/DRAIN: back to service
+	// StateUndrain takes only DRAIN back. A node that begins to power down just then goes on doing so, while StateResume
+	// would free the name of a living pod.
+	StateUndrain        StateChange = "undrain"
+	StateDown           StateChange = "down"  // needs a reason
+	StateDrain          StateChange = "drain" // needs a reason
 	StatePowerUp        StateChange = "power_up"
 	StatePowerDown      StateChange = "power_down"       // when idle
 	StatePowerDownASAP  StateChange = "power_down_asap"  // drain, then power down

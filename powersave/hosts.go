@@ -196,7 +196,7 @@ func (e *Engine) tend(n *node) {
 		u = NodeUpdate{State: StateDrain, Reason: hostPrefix + why}
 	case why == "" && drained && (n.pod == nil || e.hostsRead) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
 		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
-		u.State = StateResume
+		u.State = n.putBack()
 	case leave && drained && !e.blind && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):
 		u.State = StatePowerDown
 	default:
@@ -216,6 +216,14 @@ func (e *Engine) tend(n *node) {
 	}
 	c.update = &u
 	e.tending = append(e.tending, n)
+}
+
+// putBack is what takes the node's drain back, and DOWN, which it may be while it is powered down.
+func (n *node) putBack() StateChange {
+	if n.slurm.State.Any(NodeDown) {
+		return StateResume
+	}
+	return StateUndrain
 }
 
 // alive says that the node has a pod that has not ended.
@@ -293,7 +301,7 @@ func (e *Engine) tended(n *node, u NodeUpdate, err string) bool {
 	case StateDrain:
 		n.slurm.State |= NodeDrain
 		n.slurm.Reason = u.Reason
-	case StateResume:
+	case StateResume, StateUndrain:
 		n.slurm.State &^= NodeDrain | NodeDown
 		n.slurm.Reason = ""
 	case StatePowerDown:

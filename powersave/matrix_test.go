@@ -82,9 +82,9 @@ func TestMatrixUnread(t *testing.T) {
 		"pods never read":         {func(w *matrixWorld) { w.noPods = true }, `^$`},
 		"NodeSets never read":     {func(w *matrixWorld) { w.noSets = true }, `^$`},
 		"Slurm never read":        {func(w *matrixWorld) { w.answers = -1 }, `^$`},
-		"Slurm read in part only": {func(w *matrixWorld) { w.incomplete = true }, `^(adopt|clear|boot|drain|resume|off|mark| )*$`},
-		"Slurm read once":         {func(w *matrixWorld) { w.answers = 1 }, `^(adopt|clear|boot|drain|resume|off|mark|say| )*$`},
-		"Kubernetes read once":    {func(w *matrixWorld) { w.kubernetesFails = true }, `^(adopt|clear|boot|drain|resume|mark|say| )*$`},
+		"Slurm read in part only": {func(w *matrixWorld) { w.incomplete = true }, `^(adopt|clear|boot|drain|undrain|resume|off|mark| )*$`},
+		"Slurm read once":         {func(w *matrixWorld) { w.answers = 1 }, `^(adopt|clear|boot|drain|undrain|resume|off|mark|say| )*$`},
+		"Kubernetes read once":    {func(w *matrixWorld) { w.kubernetesFails = true }, `^(adopt|clear|boot|drain|undrain|resume|mark|say| )*$`},
 		"another bridge leads": {func(w *matrixWorld) {
 			c := matrixConfig
 			c.Alone = false
@@ -357,6 +357,10 @@ func (w *matrixWorld) update(u powersave.NodeUpdate) string {
 		}
 		w.reason = ""
 		return word
+	case powersave.StateUndrain:
+		w.state &^= powersave.NodeDrain
+		w.reason = ""
+		return "undrain"
 	case powersave.StatePowerDown:
 		w.over = true
 		return "off"

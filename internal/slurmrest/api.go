@@ -137,6 +137,8 @@ func combinedStates(c powersave.StateChange) []string {
 		return []string{"POWER_DOWN", "POWERED_DOWN"}
 	case powersave.StateResume:
 		return []string{"RESUME"}
+	case powersave.StateUndrain:
+		return []string{"UNDRAIN"}
 	case powersave.StateDown:
 		return []string{"DOWN"}
 	case powersave.StateDrain:

@@ -157,11 +157,18 @@ func TestRealUpdates(t *testing.T) {
 		require.NoError(t, set(powersave.StateResume, ""))
 		wait(powersave.NodePoweredDown, powersave.NodeDrain)
 
+		require.NoError(t, set(powersave.StateDrain, "slurmtide: test undrain"))
+		assert.Equal(t, "slurmtide: test undrain", wait(powersave.NodeDrain, 0).Reason)
+		require.NoError(t, set(powersave.StateUndrain, ""))
+		assert.Empty(t, wait(powersave.NodePoweredDown, powersave.NodeDrain).Reason)
+
 		require.NoError(t, set(powersave.StatePowerUp, ""))
 		wait(powersave.NodePoweringUp, powersave.NodePoweredDown|powersave.NodePowerUp)
 		require.NoError(t, set(powersave.StateDown, "slurmtide: test asap"))
 		require.NoError(t, set(powersave.StatePowerDownASAP, ""))
 		wait(powersave.NodePoweringDown, upFlags)
+		require.NoError(t, set(powersave.StateUndrain, ""), "it ends only the drain")
+		wait(powersave.NodePoweringDown, upFlags|powersave.NodeDrain)
 		require.NoError(t, set(powersave.StateResume, ""))
 		wait(powersave.NodeIdle|powersave.NodePoweredDown, upFlags|downFlags|powersave.NodeDrain|powersave.NodeDown)
 

@@ -181,6 +181,8 @@ func unchanged(change powersave.StateChange, state powersave.NodeState) bool {
 	case powersave.StateResume: // a second one is refused
 		return state.Any(powersave.NodePoweringDown | powersave.NodeDown | powersave.NodeDrain | powersave.NodeFail |
 			powersave.NodeFuture | powersave.NodeRebootRequested)
+	case powersave.StateUndrain: // a second one has slurmctld ask slurmd to register once more
+		return state.Any(powersave.NodeDrain)
 	default:
 		return true
 	}
@@ -193,7 +195,7 @@ func (c *Client) update(ctx context.Context, u powersave.NodeUpdate) error {
 		build:  func(a *api) request { return a.update(u) },
 		// Being set down or drained twice, or given the same comment, changes nothing. power_up
 		// would call ResumeProgram again, power_down_force kill a job that came in between, and
-		// resume free a name that another power_down has taken.
+		// resume free a name that another power_down has taken, and undrain take back what somebody has said since.
 		repeatable: u.State == powersave.StateNone || u.State == powersave.StateDown || u.State == powersave.StateDrain,
 		read:       answer.DecodeEnvelope,
 	})

@@ -116,6 +116,7 @@ func TestUpdateBodies(t *testing.T) {
 		got[version] = map[string]json.RawMessage{}
 		for name, u := range map[string]powersave.NodeUpdate{
 			"resume":           {Nodes: []string{"c0", "c1"}, State: powersave.StateResume},
+			"undrain":          {Nodes: []string{"c0", "c1"}, State: powersave.StateUndrain},
 			"down":             {Nodes: []string{"c0"}, State: powersave.StateDown, Reason: "slurmtide: no capacity"},
 			"drain":            {Nodes: []string{"c0"}, State: powersave.StateDrain, Reason: "slurmtide: bad host"},
 			"power_up":         {Nodes: []string{"c0"}, State: powersave.StatePowerUp},
@@ -177,6 +178,9 @@ func TestUpdatePastUnknownNames(t *testing.T) {
 		}, []string{"c2"}},
 		"resume": {powersave.StateResume, []string{
 			state("c0", "IDLE", "CLOUD", "POWERED_DOWN"), state("c1", "IDLE", "CLOUD", "POWERING_DOWN"), state("c2", "DOWN", "CLOUD"),
+		}, []string{"c1", "c2"}},
+		"undrain": {powersave.StateUndrain, []string{
+			state("c0", "IDLE", "CLOUD"), state("c1", "MIXED", "CLOUD", "DRAIN"), state("c2", "DOWN", "CLOUD", "DRAIN"),
 		}, []string{"c1", "c2"}},
 		"power_down_force": {powersave.StatePowerDownForce, []string{
 			state("c0", "IDLE", "CLOUD", "POWER_DOWN"), state("c1", "IDLE", "CLOUD"), state("c2", "MIXED", "CLOUD"),

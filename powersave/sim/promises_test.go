@@ -43,21 +43,19 @@ func (w *world) mayUpdate(n *node, u powersave.NodeUpdate) {
 		w.breaks("gives no reason", "%s %s", u.State, n.name)
 	}
 	w.mayTend(n, u)
-	if u.State != powersave.StateResume {
+	if u.State != powersave.StateResume && u.State != powersave.StateUndrain {
 		return
 	}
 	if n.flags.Any(powersave.NodeDrain) && known && w.now.Sub(n.drained) > stale && (n.taken() || n.reason == "") {
 		w.breaks("undrains a node", "%s, which is %s: %q", n.name, n.state(), n.reason)
 	}
-	if !n.flags.Any(powersave.NodePoweringDown) {
+	if !n.flags.Any(powersave.NodePoweringDown) || u.State != powersave.StateResume {
 		return
 	}
 	if n.creating > 0 {
 		w.breaks("frees a name that a pod is being made for", "%s", n.name)
 	}
-	// Slurm may have begun to suspend an idle node since it was read, which it ends when a drain is to end.
-	raced := !n.asked && w.now.Sub(n.downReq) < prompt
-	if p := w.pods[n.index]; p != nil && p.alive() && w.now.Sub(p.Created) > stale && !raced {
+	if p := w.pods[n.index]; p != nil && p.alive() && w.now.Sub(p.Created) > stale {
 		w.breaks("frees the name of a living pod", "%s, pod %s", n.name, p.UID)
 	}
 }

@@ -36,7 +36,6 @@ type node struct {
 	boot                      time.Time // of the slurmd that registered last
 	uid                       string    // its pod
 	instance                  string    // slurmd's --instance-id
-	asked                     bool      // for being powered down, by somebody
 	goneSince, fineSince      time.Time
 	markSince                 time.Time
 	since, changed, downSince time.Time
@@ -201,7 +200,7 @@ func (w *world) power() {
 			n.bootReq = w.now
 			w.turn(n, powersave.NodePowerUp|powersave.NodePoweredDown, powersave.NodePoweringUp|powersave.NodeNotResponding)
 		case len(n.jobs) == 0 && !n.flags.Any(busy) && (n.flags.Any(powersave.NodePowerDown) || idle):
-			n.downReq, n.asked = w.now, n.flags.Any(powersave.NodePowerDown)
+			n.downReq = w.now
 			if n.flags.Any(powersave.NodePowerDown) {
 				n.flags &^= powersave.NodeDrain
 			}
@@ -356,7 +355,7 @@ func (w *world) answerRead(life int, d time.Duration, ev powersave.Event) {
 	})
 }
 
-// update is update_node: resume clears DRAIN, and takes a node that is DOWN back.
+// update is update_node: resume clears DRAIN, takes a node that is DOWN back, and frees the name of one that powers down.
 func (w *world) update(u powersave.NodeUpdate, life int) {
 	where := w.node(u.Nodes[0]).index
 	answer := powersave.NodesUpdated{Update: u}
@@ -400,6 +399,14 @@ func (w *world) updateNode(n *node, u powersave.NodeUpdate) bool {
 		default:
 			return was.Any(powersave.NodeDrain)
 		}
+	case powersave.StateUndrain: // it leaves a power change alone
+		if n.flags.Any(powersave.NodeInvalidReg) {
+			return false
+		}
+		if n.flags.Any(powersave.NodeDrain) && !n.down {
+			n.say("", w.now)
+		}
+		n.flags &^= powersave.NodeDrain
 	case powersave.StateDrain:
 		w.drain(n)
 	case powersave.StatePowerUp:
