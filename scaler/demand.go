@@ -31,7 +31,7 @@ type NodeSetDemand struct {
 	// makes the number of nodes the NodeSet needs.
 	Ready int
 	// InUse are nodes with jobs on them. FreeingSoon are those of them whose jobs all end within
-	// Snapshot.FreeWithin, or are leaving.
+	// Options.FreeWithin, or are leaving.
 	InUse, FreeingSoon int
 	// Up, Booting, Off and Unusable make all nodes of the NodeSet.
 	Up, Booting, Off, Unusable int
@@ -219,6 +219,9 @@ func (d *demand) look(j *Job, running map[uint32]int) (JobDemand, int) {
 // need finds the worked-out request of a job.
 func (d *demand) need(j *Job) *need {
 	key := needKey{Request: j.Request}
+	if d.snap.Select.OneTaskPerCore && key.TasksPerCore == 0 {
+		key.TasksPerCore = 1
+	}
 	if d.byUser {
 		key.user = j.UserID
 	}

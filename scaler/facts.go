@@ -13,7 +13,13 @@ type Snapshot struct {
 	Partitions []Partition
 	Nodes      []Node
 	NodeSets   []NodeSet
-	Select     Select
+	Options
+}
+
+// Options is what bears on demand and Slurm's REST API does not tell. Whoever knows slurm.conf gives it; the zero value suits
+// one without SelectTypeParameters.
+type Options struct {
+	Select Select
 	// FreeWithin takes nodes whose jobs all end within that time as free already: powering up another one
 	// would take no less. Zero takes no running job's end into account.
 	FreeWithin time.Duration
@@ -24,6 +30,8 @@ type Select struct {
 	NoMemory bool // CR_Core, CR_CPU, CR_Socket: memory is not handed out
 	CPUs     bool // CR_CPU*: single hardware threads are handed out, not whole cores
 	Sockets  bool // CR_Socket*: whole sockets are
+	// OneTaskPerCore is CR_ONE_TASK_PER_CORE: tasks get a core each unless the job says how many share one.
+	OneTaskPerCore bool
 }
 
 // JobState is a job's state as far as demand goes.

@@ -86,7 +86,7 @@ func drawSnapshot(t *rapid.T) Snapshot {
 			{Name: "q", Tier: 1, MaxCPUsPerNode: rapid.SampledFrom([]uint32{0, 0, 3}).Draw(t, "CPUs per node"), MaxNodes: rapid.SampledFrom([]uint32{0, 2}).Draw(t, "nodes")},
 			{Name: "x", Exclusive: ExclusiveNode},
 		},
-		Select: rapid.SampledFrom([]Select{{}, {}, {CPUs: true}, {NoMemory: true}, {Sockets: true}}).Draw(t, "select"),
+		Options: Options{Select: rapid.SampledFrom([]Select{{}, {}, {CPUs: true}, {NoMemory: true}, {Sockets: true}}).Draw(t, "select")},
 	}
 	for i := range s.Nodes {
 		s.Nodes[i].Name = fmt.Sprintf("n%d", i)
