@@ -102,6 +102,7 @@ type SlurmNode struct {
 	Name       string
 	State      NodeState
 	Reason     string // free text set by whoever changed the state last
+	Comment    string // free text
 	BootTime   time.Time
 	LastBusy   time.Time
 	Address    string // NodeAddr; the node name while powered down

@@ -126,6 +126,7 @@ type Request struct {
 type Partition struct {
 	Name           string
 	Down           bool // starts no jobs: DOWN or INACTIVE
+	AllNodes       bool // Nodes=ALL in slurm.conf: nodes that register themselves are in it
 	Tier           int  // PriorityTier; higher ones are looked at first
 	MinNodes       uint32
 	MaxNodes       uint32 // per job; 0: no limit

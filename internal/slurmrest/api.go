@@ -27,6 +27,9 @@ type api struct {
 	conf       request // nil before v0.0.45
 	node       func(name string) request
 	update     func(u powersave.NodeUpdate) request
+	deleteNode func(name string) request
+	// reservations are asked for without update_time: all of them.
+	reservations request
 	jobAPI
 }
 
@@ -34,13 +37,17 @@ type api struct {
 func apis() []*api {
 	return []*api{
 		{
-			version:    "v0.0.45",
-			jobAPI:     jobsV0045(),
-			ping:       v0045.NewSlurmV0045GetPingRequest,
-			diag:       v0045.NewSlurmV0045GetDiagRequest,
-			nodes:      func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetNodesRequest(s, nil) },
-			partitions: func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetPartitionsRequest(s, nil) },
-			conf:       func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetConfRequest(s, nil) },
+			version: "v0.0.45",
+			jobAPI:  jobsV0045(),
+			deleteNode: func(name string) request {
+				return func(s string) (*http.Request, error) { return v0045.NewSlurmV0045DeleteNodeRequest(s, name) }
+			},
+			reservations: func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetReservationsRequest(s, nil) },
+			ping:         v0045.NewSlurmV0045GetPingRequest,
+			diag:         v0045.NewSlurmV0045GetDiagRequest,
+			nodes:        func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetNodesRequest(s, nil) },
+			partitions:   func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetPartitionsRequest(s, nil) },
+			conf:         func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetConfRequest(s, nil) },
 			node: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetNodeRequest(s, name, nil) }
 			},
@@ -56,12 +63,16 @@ func apis() []*api {
 			},
 		},
 		{
-			version:    "v0.0.44",
-			jobAPI:     jobsV0044(),
-			ping:       v0044.NewSlurmV0044GetPingRequest,
-			diag:       v0044.NewSlurmV0044GetDiagRequest,
-			nodes:      func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetNodesRequest(s, nil) },
-			partitions: func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetPartitionsRequest(s, nil) },
+			version: "v0.0.44",
+			jobAPI:  jobsV0044(),
+			deleteNode: func(name string) request {
+				return func(s string) (*http.Request, error) { return v0044.NewSlurmV0044DeleteNodeRequest(s, name) }
+			},
+			reservations: func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetReservationsRequest(s, nil) },
+			ping:         v0044.NewSlurmV0044GetPingRequest,
+			diag:         v0044.NewSlurmV0044GetDiagRequest,
+			nodes:        func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetNodesRequest(s, nil) },
+			partitions:   func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetPartitionsRequest(s, nil) },
 			node: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetNodeRequest(s, name, nil) }
 			},
@@ -77,12 +88,16 @@ func apis() []*api {
 			},
 		},
 		{
-			version:    "v0.0.43",
-			jobAPI:     jobsV0043(),
-			ping:       v0043.NewSlurmV0043GetPingRequest,
-			diag:       v0043.NewSlurmV0043GetDiagRequest,
-			nodes:      func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetNodesRequest(s, nil) },
-			partitions: func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetPartitionsRequest(s, nil) },
+			version: "v0.0.43",
+			jobAPI:  jobsV0043(),
+			deleteNode: func(name string) request {
+				return func(s string) (*http.Request, error) { return v0043.NewSlurmV0043DeleteNodeRequest(s, name) }
+			},
+			reservations: func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetReservationsRequest(s, nil) },
+			ping:         v0043.NewSlurmV0043GetPingRequest,
+			diag:         v0043.NewSlurmV0043GetDiagRequest,
+			nodes:        func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetNodesRequest(s, nil) },
+			partitions:   func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetPartitionsRequest(s, nil) },
 			node: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetNodeRequest(s, name, nil) }
 			},
@@ -98,12 +113,16 @@ func apis() []*api {
 			},
 		},
 		{
-			version:    "v0.0.42",
-			jobAPI:     jobsV0042(),
-			ping:       v0042.NewSlurmV0042GetPingRequest,
-			diag:       v0042.NewSlurmV0042GetDiagRequest,
-			nodes:      func(s string) (*http.Request, error) { return v0042.NewSlurmV0042GetNodesRequest(s, nil) },
-			partitions: func(s string) (*http.Request, error) { return v0042.NewSlurmV0042GetPartitionsRequest(s, nil) },
+			version: "v0.0.42",
+			jobAPI:  jobsV0042(),
+			deleteNode: func(name string) request {
+				return func(s string) (*http.Request, error) { return v0042.NewSlurmV0042DeleteNodeRequest(s, name) }
+			},
+			reservations: func(s string) (*http.Request, error) { return v0042.NewSlurmV0042GetReservationsRequest(s, nil) },
+			ping:         v0042.NewSlurmV0042GetPingRequest,
+			diag:         v0042.NewSlurmV0042GetDiagRequest,
+			nodes:        func(s string) (*http.Request, error) { return v0042.NewSlurmV0042GetNodesRequest(s, nil) },
+			partitions:   func(s string) (*http.Request, error) { return v0042.NewSlurmV0042GetPartitionsRequest(s, nil) },
 			node: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0042.NewSlurmV0042GetNodeRequest(s, name, nil) }
 			},

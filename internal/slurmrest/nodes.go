@@ -201,6 +201,39 @@ func (c *Client) update(ctx context.Context, u powersave.NodeUpdate) error {
 	})
 }
 
+// DeleteNode removes the record of a node that has registered itself (slurmd -Z). slurmctld refuses with
+// ESLURM_INVALID_NODE_STATE if slurm.conf has the node, and with ESLURM_NODES_BUSY while it is allocated, completing, or in a
+// reservation that has begun (node_mgr.c _delete_node). A node that is not there is a *NotFoundError.
+//
+// What slurmctld does not look at is whether anybody names the node: a job that does (--nodelist, --exclude) is
+// ended when slurmctld is started again, and a reservation for later loses it.
+func (c *Client) DeleteNode(ctx context.Context, name string) error {
+	if _, bad := splitNames([]string{name}); bad != nil {
+		return fmt.Errorf("delete node: %q is no node's name", name)
+	}
+	err := c.do(ctx, call{op: "delete node", detail: name, build: func(a *api) request { return a.deleteNode(name) }, repeatable: true, read: answer.DecodeEnvelope})
+	var e *Error
+	if errors.As(err, &e) && e.Number == errInvalidNodeName {
+		return &NotFoundError{Names: []string{name}}
+	}
+	return err
+}
+
+// Reservations returns the nodes of every reservation, also of those that begin later, as hostlists by the reservation's name.
+func (c *Client) Reservations(ctx context.Context) (map[string]string, error) {
+	var nodes map[string]string
+	err := c.do(ctx, call{op: "list reservations", build: func(a *api) request { return a.reservations }, repeatable: true, read: func(body io.Reader) (answer.Envelope, error) {
+		r := answer.Reservations{}
+		env, err := answer.Decode(body, "reservations", r.Read)
+		nodes = r.Nodes
+		return env, err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return nodes, nil
+}
+
 func checkUpdate(u powersave.NodeUpdate) error {
 	if u.State != powersave.StateNone && combinedStates(u.State) == nil {
 		return fmt.Errorf("update nodes: no such state change: %q", u.State)

@@ -82,9 +82,9 @@ func TestQueueFieldsOfVersions(t *testing.T) {
 		"cores_per_socket":{"set":true,"number":4},"threads_per_core":{"set":true,"number":1},"tasks_per_tres":{"set":true,"number":1},"memory_per_cpu":{"set":true,"number":500},"minimum_tmp_disk_per_node":{"set":true,"number":10},
 		"tres_per_node":"gres/gpu:2","tres_per_job":"gres/gpu:4","tres_per_task":"cpu=1","tres_per_socket":"gres/gpu:1","cpus_per_tres":"gres/gpu:8","memory_per_tres":"gres/gpu:1024","features":"x|y",
 		"required_nodes":"c1","excluded_nodes":"c2","resv_name":"mine","shared":["none"]}`
-	running := `{"job_id":8,"job_state":["RUNNING"],"nodes":"c[1-2]","end_time":{"set":true,"number":1795248446},"user_id":9}`
-	partition := `{"name":"p","partition":{"state":["UP"]},"priority":{"tier":3},"minimums":{"nodes":2},"maximums":{"nodes":{"set":true,"number":4},"cpus_per_node":{"set":true,"number":8},"oversubscribe":{"jobs":4,"flags":["force"]}}}`
-	partition45 := `{"name":"p","partition":{"state":["UP"],"oversubscribe":"FORCE:4","exclusive":"USER"},"priority":{"tier":3},"minimums":{"nodes":2},"maximums":{"nodes":{"set":true,"number":4},"cpus_per_node":{"set":true,"number":8}}}`
+	running := `{"job_id":8,"job_state":["RUNNING"],"nodes":"c[1-2]","required_nodes":"c1","excluded_nodes":"c4","end_time":{"set":true,"number":1795248446},"user_id":9}`
+	partition := `{"name":"p","nodes":{"configured":"ALL"},"partition":{"state":["UP"]},"priority":{"tier":3},"minimums":{"nodes":2},"maximums":{"nodes":{"set":true,"number":4},"cpus_per_node":{"set":true,"number":8},"oversubscribe":{"jobs":4,"flags":["force"]}}}`
+	partition45 := `{"name":"p","nodes":{"configured":"ALL"},"partition":{"state":["UP"],"oversubscribe":"FORCE:4","exclusive":"USER"},"priority":{"tier":3},"minimums":{"nodes":2},"maximums":{"nodes":{"set":true,"number":4},"cpus_per_node":{"set":true,"number":8}}}`
 	node := `{"name":"c1","state":["IDLE"],"partitions":["p"],"features":["a"],"cpus":32,"effective_cpus":30,"sockets":2,"cores":8,"threads":2,"real_memory":4000,"specialized_memory":500,"temporary_disk":9,
 		"weight":5,"gres":"gpu:2","gres_used":"gpu:1","reservation":"mine","alloc_cpus":4,"alloc_memory":100}`
 	for name, tc := range map[string]struct {

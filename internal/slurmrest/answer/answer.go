@@ -108,6 +108,7 @@ type wireNode struct {
 	Name       string          `json:"name"`
 	State      json.RawMessage `json:"state"`
 	Reason     string          `json:"reason"`
+	Comment    string          `json:"comment"`
 	BootTime   Number          `json:"boot_time"`
 	LastBusy   Number          `json:"last_busy"`
 	Address    string          `json:"address"`
@@ -173,6 +174,7 @@ func (r *Nodes) Read(dec *json.Decoder) error {
 		Name:       w.Name,
 		State:      state,
 		Reason:     r.text(w.Reason),
+		Comment:    w.Comment,
 		BootTime:   w.BootTime.Time(),
 		LastBusy:   w.LastBusy.Time(),
 		Address:    address,

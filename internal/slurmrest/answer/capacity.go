@@ -31,6 +31,9 @@ type wirePartition struct {
 	Priority struct {
 		Tier int `json:"tier"`
 	} `json:"priority"`
+	Nodes struct {
+		Configured string `json:"configured"` // as in slurm.conf
+	} `json:"nodes"`
 	Partition struct {
 		State         []string `json:"state"`
 		Oversubscribe string   `json:"oversubscribe"` // from v0.0.45: NO, YES:4, FORCE:4
@@ -51,6 +54,7 @@ func (r *Partitions) Read(dec *json.Decoder) error {
 		Name:           w.Name,
 		Down:           slices.Contains(w.Partition.State, "DOWN") || slices.Contains(w.Partition.State, "INACTIVE"),
 		Tier:           w.Priority.Tier,
+		AllNodes:       strings.EqualFold(w.Nodes.Configured, "ALL"),
 		MinNodes:       uint32(max(0, min(w.Minimums.Nodes, 1<<31))),
 		MaxNodes:       w.Maximums.Nodes.id(),
 		MaxCPUsPerNode: w.Maximums.CPUsPerNode.id(),
@@ -173,4 +177,28 @@ func nodeState(words []string) scaler.NodeState {
 		return scaler.NodeUnusable
 	}
 	return scaler.NodeUp
+}
+
+// Reservations collects the nodes that reservations name.
+type Reservations struct {
+	Nodes map[string]string // hostlists, by the reservation's name
+}
+
+// Read takes the next reservation object from dec.
+func (r *Reservations) Read(dec *json.Decoder) error {
+	var w struct {
+		Name  string `json:"name"`
+		Nodes string `json:"node_list"`
+	}
+	if err := dec.Decode(&w); err != nil {
+		return err
+	}
+	if w.Name == "" {
+		return errors.New("a reservation without a name")
+	}
+	if r.Nodes == nil {
+		r.Nodes = map[string]string{}
+	}
+	r.Nodes[w.Name] = w.Nodes
+	return nil
 }

@@ -109,6 +109,8 @@ func (q *Queue) Read(dec *json.Decoder) error {
 	if j.State != scaler.JobPending || j.Completing {
 		j.Nodes = q.text(w.Nodes)
 		j.End = w.End.Time()
+		// Slurm ends a job that names nodes which are no more when it is started again (job_mgr.c _reset_detail_bitmaps).
+		j.RequiredNodes, j.ExcludedNodes = q.text(w.Required), q.text(w.Excluded)
 	}
 	if j.State == scaler.JobPending {
 		q.fill(&j, &w)
