@@ -48,6 +48,11 @@ func (n *node) booting(now time.Time) bool {
 	return n.readSince(n.boot.read) && now.Sub(n.seenAt) <= actOn && n.slurm.State.Any(NodePoweringUp)
 }
 
+// refuted reports that Slurm has shown the node off since the boot in hand was asked for, and not about to be powered up.
+func (n *node) refuted() bool {
+	return n.readSince(n.boot.read) && n.slurm.State.Any(poweredOff) && !n.slurm.State.Any(NodePoweringUp|NodePowerUp)
+}
+
 // registered reports that slurmctld has accepted a slurmd. POWER_DOWN alone does not tell: a forced
 // power-down of a booting node shows it for a moment, with POWERING_UP gone already, and a
 // partition with PowerDownOnIdle as long as a job runs. Then it counts when slurmd started:
@@ -74,7 +79,13 @@ func (e *Engine) orderBoot(n *node, req *request) {
 		n.off.unbooted = n.off.kind == spool.KindResumeFail
 		e.askAgain(n)
 	}
-	if b := n.boot; b != nil {
+	switch b := n.boot; {
+	case b == nil:
+	case n.refuted(): // only that pods or NodeSets have not been read keeps it
+		e.failBoot(n)
+	case b.unsure && req.Started.After(b.times.Requested):
+		e.dropBoot(n, false) // nothing has been done for it, and its jobs may have left the node long ago
+	default:
 		b.requests = append(b.requests, req)
 		b.accepted, b.read, b.repeated, b.retryAt = e.now, e.reads.count, true, time.Time{}
 		return
@@ -123,7 +134,7 @@ func (e *Engine) decideBoot(n *node) {
 		case n.registered():
 			e.bootDone(n)
 			return
-		case state.Any(poweredOff) && !state.Any(NodePoweringUp|NodePowerUp):
+		case n.refuted():
 			// Slurm gave the boot up. A pod that exists is left to the two sightings of an orphan.
 			e.note(Info, n, b.request(), "Slurm shows "+state.String()+": the boot is given up")
 			n.failed = b.story(n)
