@@ -353,9 +353,9 @@ func mayWrite(reason string) bool {
 
 // powerDown lets go the nodes that registered for a job that was given back. Slurm does it when no job is on them.
 func (e *Engine) powerDown(g *gang) {
-	if len(g.up) > 0 {
-		e.do(UpdateNodes{NodeUpdate{Nodes: g.up, State: StatePowerDown}})
-		g.up = nil
+	up := slices.DeleteFunc(g.up, func(name string) bool { return e.putOff(e.nodes[name]) })
+	if g.up = nil; len(up) > 0 {
+		e.do(UpdateNodes{NodeUpdate{Nodes: up, State: StatePowerDown}})
 	}
 }
 

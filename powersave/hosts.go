@@ -53,18 +53,20 @@ func (t hostTrouble) silent() bool { return t.what == HostNotReady || t.what == 
 
 // care is what is done for a node whose host or pod is in trouble.
 type care struct {
-	served  bool        // a pod of ours has served the node since it was powered up
-	lostAt  time.Time   // when it was first found without one
-	downAt  time.Time   // see heal
-	update  *NodeUpdate // under way
-	retryAt time.Time
-	why     string    // what the trouble is
-	whyRead int       // reads asked for before it was seen
-	marking string    // UID of the pod that is being marked
-	markAt  time.Time // when it may be tried again
-	note    string    // reason that the node had without being drained
-	sound   string    // UID of the pod whose slurmd has served without complaint
-	blamed  string    // UID and reason that the host was marked for
+	served bool // a pod of ours has served the node since it was powered up
+	// unwanted: it is to go when its host answers again, see putOff
+	unwanted bool
+	lostAt   time.Time   // when it was first found without one
+	downAt   time.Time   // see heal
+	update   *NodeUpdate // under way
+	retryAt  time.Time
+	why      string    // what the trouble is
+	whyRead  int       // reads asked for before it was seen
+	marking  string    // UID of the pod that is being marked
+	markAt   time.Time // when it may be tried again
+	note     string    // reason that the node had without being drained
+	sound    string    // UID of the pod whose slurmd has served without complaint
+	blamed   string    // UID and reason that the host was marked for
 }
 
 func (e *Engine) readHosts(hosts []Host) {
@@ -161,15 +163,16 @@ func (e *Engine) tend(n *node) {
 	if n.set == "" || n.read == 0 || n.missing || n.boot != nil || n.off != nil {
 		c.lostAt, c.downAt = time.Time{}, time.Time{}
 		if n.boot != nil {
-			c.served = false
+			c.served, c.unwanted = false, false
 		}
 		return
 	}
 	state := n.slurm.State
 	alive, drained := n.alive(), n.drainedHere()
+	c.unwanted = c.unwanted && drained
 	switch {
 	case !serving(state):
-		c.served = false
+		c.served, c.unwanted = false, false
 	case n.pod != nil, n.slurm.InstanceID != "", drained && state.Any(NodeDrain): // slurmd's --instance-id is ours
 		c.served = true
 	}
@@ -197,6 +200,9 @@ func (e *Engine) tend(n *node) {
 	case why == "" && drained && (n.pod == nil || e.hostsRead) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
 		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
 		u.State = n.putBack()
+		if c.unwanted {
+			u.State = StatePowerDown
+		}
 	case leave && drained && !e.blind && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):
 		u.State = StatePowerDown
 	default:
@@ -216,6 +222,16 @@ func (e *Engine) tend(n *node) {
 	}
 	c.update = &u
 	e.tending = append(e.tending, n)
+}
+
+// putOff says that n is not to be powered down before its silent host answers again: nobody could confirm that its pod ends, and
+// a slurmd that outlives SuspendTimeout comes back into service.
+func (e *Engine) putOff(n *node) bool {
+	if n.pod == nil || !n.drainedHere() || !n.slurm.State.Any(NodeDrain) || !e.hosts[n.pod.Host].silent() {
+		return false
+	}
+	n.care.unwanted = true
+	return true
 }
 
 // putBack is what takes the node's drain back, and DOWN, which it may be while it is powered down.
