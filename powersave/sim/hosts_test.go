@@ -197,7 +197,7 @@ func (w *world) patrolHost(n *node, p *pod) {
 	if since := latest(bad, n.since); !bad.IsZero() && serves && w.now.Sub(n.reasonAt) > idle && !n.taken() && !n.flags.Any(powersave.NodeDrain|powersave.NodePowerDown) && w.smooth(since, prompt) {
 		w.breaks("takes jobs on a bad host", "%s since %.3f", w.show(n), bad.Sub(start).Seconds())
 	}
-	if !serves || n.uid == "" || n.taken() || p != nil && p.alive() {
+	if !serves || n.uid == "" || n.taken() || p != nil && (p.alive() || w.unconfirmed(p)) {
 		n.goneSince = w.now
 	} else if w.smooth(n.goneSince, 25*time.Second) && (p == nil || p.Phase == powersave.PodFailed) {
 		w.breaks("counts on a pod that is gone", "%s since %.3f", w.show(n), n.goneSince.Sub(start).Seconds())
@@ -220,6 +220,11 @@ func (w *world) patrolHost(n *node, p *pod) {
 	} else if w.smooth(latest(n.markSince, n.changed), w.untilMarked(n, p)) {
 		w.breaks("mark is wrong", "pod %s of %s since %.3f: busy=%v with %d jobs", p.UID, n.name, n.markSince.Sub(start).Seconds(), p.Busy, len(n.jobs))
 	}
+}
+
+// unconfirmed says that a pod is being deleted, and that its host, being silent, tells nobody whether its slurmd has ended.
+func (w *world) unconfirmed(p *pod) bool {
+	return p.Phase == powersave.PodTerminating && p.host && !p.dead && w.on(silenceHost, p.at)
 }
 
 // untilMarked is how long the mark may be behind: a start gate has Slurm read, else the next read is that of an idle bridge. It has

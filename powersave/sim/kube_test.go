@@ -253,7 +253,7 @@ func (w *world) vanish(p *pod) {
 	switch {
 	case w.pods[p.index] != p:
 		return
-	case p.host && !p.dead && w.on(silenceHost, p.at):
+	case w.unconfirmed(p):
 		w.at(w.until[silenceHost][p.at], func() { w.vanish(p) })
 		return
 	}
