@@ -67,6 +67,7 @@ type Engine struct {
 	sets      map[string]NodeSet
 	requests  map[string]*request
 	gangs     map[uint32]*gang
+	kept      []uint32 // gangs that wait for nothing in hand, see dropGang
 	hets      hets
 	gates     []*gate
 	heldGates []heldGate // arrived before the NodeSets were known
@@ -189,8 +190,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	case GateOpened:
 		e.openGate(ev)
 	case GateClosed:
-		e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool { return g.id == ev.ID })
-		e.heldGates = slices.DeleteFunc(e.heldGates, func(g heldGate) bool { return g.ID == ev.ID })
+		e.closeGate(ev.ID)
 	case Tick:
 	default:
 		panic(fmt.Sprintf("powersave: unknown event %T", ev))
@@ -202,6 +202,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	e.closeSets()
 	e.sendTending()
 	e.free()
+	e.dropKept()
 	e.planRooms()
 	e.expireGates()
 	e.planRead()
@@ -299,6 +300,8 @@ func (e *Engine) accept(r Request) {
 	for _, j := range r.Jobs { // before anything is decided: a boot that fails at once takes its jobs along
 		e.remember(j, r)
 	}
+	e.joinRest()
+	e.joinGates()
 	for name := range r.Nodes.All() {
 		e.decide(e.node(name))
 	}

@@ -16,6 +16,8 @@ type gang struct {
 	whole    slurmconf.Hostlist // all its nodes, as far as a request said
 	nodes    []string           // those whose boot is in hand
 	up       []string           // those that registered for it
+	rest     []string           // those it waits for without a boot in hand
+	read     int                // reads asked for when rest was noted
 	asked    time.Time
 	deadline time.Time
 }
@@ -32,8 +34,10 @@ func (e *Engine) remember(j Job, r Request) {
 	if g == nil {
 		return
 	}
-	g.whole = j.Nodes
+	g.whole, g.read = j.Nodes, e.reads.count
+	g.rest = e.restOf(g)
 	if b := e.backOf(j.ID); b != nil && !b.freed {
+		g.rest = nil
 		e.follow(g, b)
 	}
 }
@@ -60,6 +64,7 @@ func (e *Engine) join(n *node, job uint32, asked time.Time, resumeTimeout time.D
 		g = &gang{job: job}
 		e.gangs[job] = g
 	}
+	g.rest = slices.DeleteFunc(g.rest, func(name string) bool { return name == n.name })
 	if !slices.Contains(n.jobs, job) {
 		n.jobs, g.nodes = append(n.jobs, job), append(g.nodes, n.name)
 	} else if !g.deadline.IsZero() { // else its gate came before the request, which knows ResumeTimeout
@@ -199,6 +204,7 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 	}
 	for _, g := range gangs {
 		id := g.job
+		g.rest = nil
 		why := fmt.Sprintf("job %d given back: %s: %s", id, culprit.name, v)
 		for _, name := range slices.Clone(g.nodes) {
 			m := e.nodes[name]

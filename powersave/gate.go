@@ -52,6 +52,17 @@ func (e *Engine) openGate(ev GateOpened) {
 	e.reads.want(e.now)
 }
 
+// closeGate takes in that a start-gate went away: slurmctld kills it when its job ends.
+func (e *Engine) closeGate(id uint64) {
+	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
+		if g.id == id {
+			e.loseRest(g.job)
+		}
+		return g.id == id
+	})
+	e.heldGates = slices.DeleteFunc(e.heldGates, func(g heldGate) bool { return g.ID == id })
+}
+
 // pollForGate is when the gate wants Slurm to be read next.
 func (e *Engine) pollForGate(g *gate) time.Time {
 	for _, n := range g.nodes {

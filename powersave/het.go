@@ -40,17 +40,3 @@ func (e *Engine) withSiblings(jobs []uint32) []uint32 {
 	}
 	return all
 }
-
-// dropGang forgets a gang that waits for nothing. One that is whole is kept while another component of its het job waits, since it
-// is given back with that.
-func (e *Engine) dropGang(job uint32) {
-	parts := e.hets.of(job)
-	for _, id := range parts {
-		if g := e.gangs[id]; g != nil && len(g.nodes) > 0 {
-			return
-		}
-	}
-	for _, id := range parts {
-		delete(e.gangs, id)
-	}
-}

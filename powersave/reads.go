@@ -141,6 +141,8 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 		}
 		slices.SortFunc(gone, func(a, b *node) int { return strings.Compare(a.name, b.name) })
 	}
+	e.pruneRest()
+	e.joinRest()
 	e.joinGates()
 	for _, s := range ev.Nodes {
 		if n := e.nodes[s.Name]; n != nil {

@@ -1,0 +1,90 @@
+package powersave
+
+import (
+	"maps"
+	"slices"
+)
+
+// A gang may wait for nodes without a boot in hand: ResumeRate holds them back, or they boot for another job whose request has not
+// come yet. Those are its rest. Which jobs hold them only the resume file of the gang's own nodes says.
+
+// restOf names the nodes of the gang that have no boot in hand, and that Slurm last showed off or powering up.
+func (e *Engine) restOf(g *gang) (rest []string) {
+	for name := range g.whole.All() {
+		if n := e.nodes[name]; n != nil && n.set != "" && n.boot == nil && n.slurm.State.Any(NodePoweredDown|NodePoweringUp) {
+			rest = append(rest, name)
+		}
+	}
+	return rest
+}
+
+// gangsWithRest lists them by job.
+func (e *Engine) gangsWithRest() (gangs []*gang) {
+	for _, id := range slices.Sorted(maps.Keys(e.gangs)) {
+		if g := e.gangs[id]; len(g.rest) > 0 {
+			gangs = append(gangs, g)
+		}
+	}
+	return gangs
+}
+
+// joinRest makes gangs wait for what of their rest has a boot in hand now: the request for it names the job alone that it was
+// powered up for.
+func (e *Engine) joinRest() {
+	for _, g := range e.gangsWithRest() {
+		for _, name := range slices.Clone(g.rest) {
+			if n := e.nodes[name]; n.boot != nil && n.boot.release == nil && e.backOf(g.job) == nil {
+				e.join(n, g.job, n.boot.times.Requested, n.boot.resumeTimeout)
+			}
+		}
+	}
+}
+
+// pruneRest forgets what gangs wait for no longer, as a read shows.
+func (e *Engine) pruneRest() {
+	for _, g := range e.gangsWithRest() {
+		over := !g.deadline.IsZero() && !g.deadline.After(e.now)
+		g.rest = slices.DeleteFunc(g.rest, func(name string) bool {
+			n := e.nodes[name]
+			s := n.slurm.State
+			return over || n.readSince(g.read) && (n.missing || !s.Any(NodePoweredDown|NodePoweringUp) || !s.Any(inUse))
+		})
+	}
+}
+
+// loseRest notes that the job has its nodes no longer.
+func (e *Engine) loseRest(job uint32) {
+	if g := e.gangs[job]; g != nil {
+		g.rest = nil
+	}
+}
+
+// dropGang forgets a gang that waits for nothing. One that is whole so far is kept while more of it is to come, or while another
+// component of its het job waits, since it is given back with that.
+func (e *Engine) dropGang(job uint32) {
+	parts := e.hets.of(job)
+	for _, id := range parts {
+		if g := e.gangs[id]; g != nil && len(g.nodes)+len(g.rest) > 0 || len(parts) > 1 && e.gateWaits(id) {
+			e.kept = append(e.kept, job)
+			return
+		}
+	}
+	for _, id := range parts {
+		delete(e.gangs, id)
+	}
+}
+
+// dropKept looks again at the gangs that dropGang has kept.
+func (e *Engine) dropKept() {
+	kept := e.kept
+	e.kept = nil
+	for _, id := range kept {
+		if g := e.gangs[id]; g != nil && len(g.nodes) == 0 && !slices.Contains(e.kept, id) {
+			e.dropGang(id)
+		}
+	}
+}
+
+func (e *Engine) gateWaits(job uint32) bool {
+	return slices.ContainsFunc(e.gates, func(g *gate) bool { return g.job == job })
+}
