@@ -110,6 +110,9 @@ func TestHostTrouble(t *testing.T) {
 			down := func(node, reason string) {
 				c.slurm("scontrol", "update", "nodename="+node, "state=down", "reason="+reason)
 			}
+			// Off, or its slurmd would register within two minutes, and ReturnToService=2 put it back.
+			c.slurm("scontrol", "update", "nodename=cpu-2", "state=power_down")
+			c.waitZero("cpu-2")
 			began := time.Now()
 			down("cpu-2", "kernel panic")
 			down("cpu-3", "ResumeTimeout reached")
