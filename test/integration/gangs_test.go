@@ -87,7 +87,7 @@ func TestGangs(t *testing.T) {
 			require.NoError(t, err)
 			c.slurm("scontrol", "update", "jobid="+id, "StartTime=now")
 			c.waitJob(id, "COMPLETED")
-			c.waitZero("bad-[0-1]")
+			c.settled("bad-[0-1]")
 			c.condition("bad", v1alpha1.ConditionBootsHealthy, metav1.ConditionTrue)
 		})
 		t.Run("quota, and a job that may not be requeued", func(t *testing.T) {
@@ -96,6 +96,12 @@ func TestGangs(t *testing.T) {
 			c.waitJob(id, "NODE_FAIL")
 			assert.Contains(t, c.jobField(id, "AdminComment")+c.slurm("scontrol", "--oneliner", "show", "job", id), "slurmtide: quota: ")
 			c.waitZero("full-[0-1]")
+			require.NoError(t, c.kube.CoreV1().ResourceQuotas(c.ns).Delete(c.ctx, "critical", metav1.DeleteOptions{}))
+			id = c.sbatch("sleep 1", "-N2", "-p", "full")
+			c.within(3*time.Minute, time.Second, "the NodeSet to be tried again", func() (bool, string) {
+				return c.jobField(id, "JobState") == "COMPLETED", c.jobField(id, "Reason")
+			})
+			c.settled("full-[0-1]", id)
 		})
 	})
 }
