@@ -191,6 +191,8 @@ type call struct {
 	long bool
 	// read consumes a good answer's body. It must start afresh each time it is called.
 	read func(io.Reader) (answer.Envelope, error)
+	// unchanged is called instead of read if the answer is "Not Modified"; nil takes that for a failure.
+	unchanged func()
 }
 
 // notOfferedError means that the version in use does not have the call.
@@ -325,6 +327,10 @@ func (c *Client) once(ctx context.Context, q call, build request, token string) 
 	}()
 	status = resp.Status[:min(3, len(resp.Status))]
 
+	if resp.StatusCode == http.StatusNotModified && q.unchanged != nil {
+		q.unchanged()
+		return nil
+	}
 	if resp.StatusCode != http.StatusOK {
 		env, text := answer.DecodeFailure(resp.Body)
 		e := &Error{HTTPStatus: resp.StatusCode, Description: clip(text, 200)}

@@ -2,8 +2,10 @@ package slurmrest
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	v0042 "github.com/SlinkyProject/slurm-client/api/v0042"
 	v0043 "github.com/SlinkyProject/slurm-client/api/v0043"
@@ -111,4 +113,55 @@ func TestQueueFieldsOfVersions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Only what changed is asked for, and "nothing changed" is told from "there are no jobs".
+func TestQueueJobsSince(t *testing.T) {
+	since := time.Unix(1795248446, 0)
+	body := func(text string) func(http.ResponseWriter) error {
+		return func(w http.ResponseWriter) error {
+			_, err := w.Write([]byte(text))
+			return err
+		}
+	}
+	one := `{"job_id":7,"job_state":["PENDING"]}`
+	for name, tc := range map[string]struct {
+		since  time.Time
+		answer func(http.ResponseWriter) error
+		jobs   int
+		at     time.Time
+	}{
+		"nothing changed":                 {since, body(`{"jobs":[],"last_update":{"set":false,"number":0},"warnings":[{"description":"No job changes since"}]}`), 0, time.Time{}},
+		"nothing changed, time 0":         {since, body(`{"jobs":[],"last_update":{"set":true,"number":0}}`), 0, time.Time{}},
+		"not modified":                    {since, func(w http.ResponseWriter) error { w.WriteHeader(http.StatusNotModified); return nil }, 0, time.Time{}},
+		"the last job has gone":           {since, body(`{"jobs":[],"last_update":{"set":true,"number":1795248450}}`), 0, time.Unix(1795248450, 0)},
+		"a job is new":                    {since, body(`{"jobs":[` + one + `],"last_update":{"set":true,"number":1795248450}}`), 1, time.Unix(1795248450, 0)},
+		"all":                             {time.Time{}, body(`{"last_update":{"set":true,"number":1795248450},"jobs":[` + one + `]}`), 1, time.Unix(1795248450, 0)},
+		"all, and it does not tell when":  {time.Time{}, body(`{"jobs":[]}`), 0, time.Unix(1, 0)},
+		"some, and it does not tell when": {since, body(`{"jobs":[` + one + `]}`), 1, time.Unix(1, 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := jobsFake()
+			c := dialFake(t, f)
+			f.script = append(f.script, tc.answer)
+			jobs, at, err := c.QueueJobs(t.Context(), tc.since)
+			require.NoError(t, err)
+			assert.Len(t, jobs, tc.jobs)
+			assert.Equal(t, tc.at.Unix(), at.Unix())
+			want := "GET /slurm/v0.0.44/jobs/?flags=ALL"
+			if !tc.since.IsZero() {
+				want += "&update_time=1795248446"
+			}
+			assert.Equal(t, []string{want}, f.seen())
+		})
+	}
+}
+
+// Whoever did not ask for changes has no use for an answer without a body.
+func TestNotModifiedUnasked(t *testing.T) {
+	f := newFake()
+	c := dialFake(t, f)
+	f.script = append(f.script, func(w http.ResponseWriter) error { w.WriteHeader(http.StatusNotModified); return nil })
+	_, err := c.QueueNodes(t.Context())
+	require.ErrorContains(t, err, "HTTP 304")
 }

@@ -22,7 +22,9 @@ import (
 type Envelope struct {
 	Errors   []Problem `json:"errors"`
 	Warnings []Problem `json:"warnings"`
-	Meta     struct {
+	// LastUpdate is slurmctld's clock when it gave the answer. It is missing when nothing changed since the time asked about.
+	LastUpdate Number `json:"last_update"`
+	Meta       struct {
 		Slurm struct {
 			Release string `json:"release"`
 		} `json:"slurm"`
@@ -257,6 +259,8 @@ func Decode(body io.Reader, field string, item func(*json.Decoder) error) (Envel
 			err = dec.Decode(&env.Errors)
 		case key == "warnings":
 			err = dec.Decode(&env.Warnings)
+		case key == "last_update":
+			err = dec.Decode(&env.LastUpdate)
 		case key == "meta":
 			err = dec.Decode(&env.Meta)
 		default:

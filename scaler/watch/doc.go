@@ -1,0 +1,28 @@
+// Package watch keeps the demand of one Slurm cluster at hand: a Watcher reads the queue again and again, works out with
+// scaler.Demand what it means, and holds the newest Figures for whoever asks.
+//
+//	w := watch.New(watch.Config{Queue: slurmrestClient, NodeSets: nodeSets})
+//	go w.Run(ctx)
+//	for {
+//		changed := w.Changed() // before Latest, so that nothing is missed
+//		figures, err := w.Latest()
+//		if err == nil {
+//			cpu, _ := figures.NodeSet("cpu")
+//			fmt.Println(cpu.Nodes(), "nodes are needed, of which", cpu.New.Greedy, "are to be powered up")
+//		}
+//		<-changed
+//	}
+//
+// # What it costs slurmctld
+//
+// Every half second slurmctld is asked for the jobs that changed since the last read. As long as none did, it compares two
+// numbers and says so. When some did, it packs all of them; a read that took a second is followed by two without one, and so for any
+// duration (Config.Rest). Nodes cannot be asked for like that (see slurmrest's QueueNodes): they are
+// read after jobs have changed, and every five seconds, with the same rest. New jobs are therefore seen within a
+// second while a read takes less than a quarter of one, and else within three times what it takes.
+//
+// # Old figures are an error
+//
+// Latest fails when the queue has never been read, and when it could not be read for Config.MaxAge. It never says 0 because Slurm
+// does not answer: an autoscaler would take the nodes away.
+package watch

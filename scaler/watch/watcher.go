@@ -1,0 +1,419 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slurmtide/slurmtide/scaler"
+)
+
+// Defaults of Config.
+const (
+	DefaultEvery      = 500 * time.Millisecond
+	DefaultNodesEvery = 5 * time.Second
+	DefaultAllEvery   = 30 * time.Second
+	DefaultRest       = 2
+	DefaultMaxAge     = 30 * time.Second
+
+	retryFirst  = 500 * time.Millisecond
+	retryMost   = 5 * time.Second
+	extraUnused = 10 * time.Minute
+	maxExtras   = 100
+)
+
+// Queue reads what Slurm shows. internal/slurmrest's Client implements it.
+type Queue interface {
+	QueuePartitions(context.Context) ([]scaler.Partition, error)
+	QueueNodes(context.Context) ([]scaler.Node, error)
+	// QueueJobs reads all jobs if any changed since the time returned by an earlier call, or in any case if that is
+	// zero. It returns Slurm's time of the answer; zero: nothing changed.
+	QueueJobs(ctx context.Context, since time.Time) ([]scaler.Job, time.Time, error)
+}
+
+// NodeSets tells which NodeSets there are. kube/nodesets implements it.
+type NodeSets interface {
+	// NodeSets returns them, and what tells the name of the NodeSet of a node ("" if it is in none). It fails
+	// until they have been read.
+	NodeSets() ([]scaler.NodeSet, func(node string) string, error)
+	// Changed is closed when NodeSets will say something new.
+	Changed() <-chan struct{}
+}
+
+// Config of a Watcher. Zero fields but Queue get their defaults.
+type Config struct {
+	Queue    Queue
+	NodeSets NodeSets // nil: there are none but those of Watcher.With
+	// Select and FreeWithin go into the Snapshot.
+	Select     scaler.Select
+	FreeWithin time.Duration
+
+	// Every is the time between two questions whether jobs have changed.
+	Every time.Duration
+	// NodesEvery is the most time between two reads of nodes; AllEvery between two of all jobs, changed or not.
+	NodesEvery, AllEvery time.Duration
+	// Rest is how long nothing is read after a read, as a multiple of what the read took.
+	Rest float64
+	// MaxAge is the age at which figures are too old to go by; it grows with the time that reads take.
+	MaxAge time.Duration
+
+	Log *slog.Logger
+	Now func() time.Time
+	// OnRead is told of each read: "jobs", "nodes", "partitions", "unchanged" (jobs, none of which changed), or
+	// "demand" (the reckoning), how long it took, and how it failed.
+	OnRead func(what string, took time.Duration, err error)
+}
+
+// Watcher holds the newest Figures of one cluster. Its methods may be called at any time, before and after Run, too.
+type Watcher struct {
+	cfg  Config
+	wake chan struct{}
+
+	mu      sync.Mutex
+	changed chan struct{} // closed at the next change
+	figures *Figures      // nil: none yet
+	seen    time.Time     // when the older of jobs and nodes was last known to be as in figures
+	slow    time.Duration // what reading everything took
+	failed  error         // why the last look failed
+	extras  map[string]*extra
+}
+
+type extra struct {
+	set  scaler.NodeSet
+	used time.Time
+}
+
+// New makes a Watcher; Run makes it work.
+func New(cfg Config) *Watcher {
+	set := func(d *time.Duration, def time.Duration) {
+		if *d <= 0 {
+			*d = def
+		}
+	}
+	set(&cfg.Every, DefaultEvery)
+	set(&cfg.NodesEvery, DefaultNodesEvery)
+	set(&cfg.AllEvery, DefaultAllEvery)
+	set(&cfg.MaxAge, DefaultMaxAge)
+	if cfg.Rest <= 0 {
+		cfg.Rest = DefaultRest
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.OnRead == nil {
+		cfg.OnRead = func(string, time.Duration, error) {}
+	}
+	return &Watcher{cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{}), extras: map[string]*extra{}}
+}
+
+// Latest returns the newest figures, or a *NotReadError.
+func (w *Watcher) Latest() (Figures, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.latest()
+}
+
+func (w *Watcher) latest() (Figures, error) {
+	if w.figures == nil {
+		return Figures{}, &NotReadError{Cause: w.failed}
+	}
+	if age := w.cfg.Now().Sub(w.seen); age > max(w.cfg.MaxAge, 3*w.slow) {
+		return Figures{}, &NotReadError{Last: w.seen, Age: age, Cause: w.failed}
+	}
+	f := *w.figures
+	f.Read = w.seen
+	return f, nil
+}
+
+// Changed returns a channel that is closed when Latest may have something new to say, an error perhaps. Get it before
+// calling Latest, or a change in between is missed.
+func (w *Watcher) Changed() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed
+}
+
+// announce needs w.mu.
+func (w *Watcher) announce() {
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// With returns the newest figures with one more NodeSet in them, known by its name: one that Kubernetes does not tell
+// of, with Shape, Partitions and Max. The first time it waits until they are worked out. The NodeSet is kept as long
+// as somebody asks for it every few minutes.
+func (w *Watcher) With(ctx context.Context, set scaler.NodeSet) (Figures, error) {
+	for {
+		w.mu.Lock()
+		e, ok := w.extras[set.Name]
+		switch {
+		case ok:
+			e.used = w.cfg.Now()
+		case len(w.extras) >= maxExtras:
+			w.mu.Unlock()
+			return Figures{}, fmt.Errorf("there are %d node shapes in use already, the most that are kept: let triggers share shapes", maxExtras)
+		default:
+			w.extras[set.Name] = &extra{set: set, used: w.cfg.Now()}
+			select {
+			case w.wake <- struct{}{}:
+			default:
+			}
+		}
+		changed := w.changed
+		f, err := w.latest()
+		w.mu.Unlock()
+		if err != nil {
+			return Figures{}, err
+		}
+		if _, ok := f.NodeSet(set.Name); ok {
+			return f, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Figures{}, fmt.Errorf("waiting for the figures of %s: %w", set.Name, ctx.Err())
+		}
+	}
+}
+
+// Run reads the queue until ctx is done.
+func (w *Watcher) Run(ctx context.Context) error {
+	r := reader{w: w, partitionsOf: map[string][]string{}}
+	pause := retryFirst
+	for {
+		var sets <-chan struct{}
+		if w.cfg.NodeSets != nil {
+			sets = w.cfg.NodeSets.Changed()
+		}
+		err := r.look(ctx)
+		wait := r.next().Sub(w.cfg.Now())
+		if err != nil && ctx.Err() == nil {
+			w.note(err)
+			wait, pause = pause, min(2*pause, retryMost)
+		} else {
+			pause = retryFirst
+		}
+		timer := time.NewTimer(max(0, wait))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		case <-sets:
+			r.stale = true
+		case <-w.wake:
+			r.stale = true
+		}
+		timer.Stop()
+	}
+}
+
+// note keeps why a look failed.
+func (w *Watcher) note(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed == nil || w.failed.Error() != err.Error() {
+		w.cfg.Log.Warn("reading Slurm's queue", "error", err)
+	}
+	w.failed = err
+	w.announce()
+}
+
+// reader is what the loop knows. Only Run uses it.
+type reader struct {
+	w          *Watcher
+	snap       scaler.Snapshot
+	since      time.Time // Slurm's time of the last read of jobs
+	allAt      time.Time // when all jobs were last read
+	jobsSeen   time.Time // when jobs were last known to be as in snap
+	nodesSeen  time.Time
+	jobsNext   time.Time // when they may be read again
+	nodesNext  time.Time // the same
+	jobsTook   time.Duration
+	nodesTook  time.Duration
+	nodesOlder bool // jobs have changed since nodes were read
+	stale      bool // the figures have to be worked out anew
+
+	partitionsOf map[string][]string // of NodeSets, as last seen
+}
+
+// next is when there is something to read.
+func (r *reader) next() time.Time {
+	nodes := r.nodesSeen.Add(r.w.cfg.NodesEvery)
+	if r.nodesOlder {
+		nodes = r.nodesSeen
+	}
+	if nodes.Before(r.nodesNext) {
+		nodes = r.nodesNext
+	}
+	if nodes.Before(r.jobsNext) {
+		return nodes
+	}
+	return r.jobsNext
+}
+
+// look reads what is due: nodes first, so that a job which starts meanwhile is not missing on both sides.
+func (r *reader) look(ctx context.Context) error {
+	cfg := &r.w.cfg
+	start := cfg.Now()
+	due := r.nodesOlder || !start.Before(r.nodesSeen.Add(cfg.NodesEvery))
+	fresh := due && !start.Before(r.nodesNext)
+	if fresh {
+		if err := r.readNodes(ctx); err != nil {
+			return err
+		}
+	}
+	if !cfg.Now().Before(r.jobsNext) {
+		changed, err := r.readJobs(ctx)
+		if err != nil {
+			return err
+		}
+		// With nodes that are older than the jobs the figures may be a little off, but a new job counts at once.
+		r.nodesOlder = r.nodesOlder || changed && !fresh
+	}
+	return r.publish()
+}
+
+func (r *reader) readNodes(ctx context.Context) error {
+	start := r.w.cfg.Now()
+	partitions, err := timed(r.w, "partitions", func() ([]scaler.Partition, error) { return r.w.cfg.Queue.QueuePartitions(ctx) })
+	if err != nil {
+		return err
+	}
+	nodes, err := timed(r.w, "nodes", func() ([]scaler.Node, error) { return r.w.cfg.Queue.QueueNodes(ctx) })
+	if err != nil {
+		return err
+	}
+	r.snap.Partitions, r.snap.Nodes = partitions, nodes
+	r.nodesSeen, r.nodesOlder, r.stale = start, false, true
+	r.nodesTook = r.w.cfg.Now().Sub(start)
+	r.nodesNext = r.restAfter(r.nodesTook)
+	return nil
+}
+
+// readJobs says whether any have changed.
+func (r *reader) readJobs(ctx context.Context) (bool, error) {
+	cfg := &r.w.cfg
+	start, since := cfg.Now(), r.since
+	if start.Sub(r.allAt) >= cfg.AllEvery {
+		since = time.Time{}
+	}
+	jobs, at, err := cfg.Queue.QueueJobs(ctx, since)
+	took := cfg.Now().Sub(start)
+	what := "jobs"
+	if err == nil && at.IsZero() {
+		what = "unchanged"
+	}
+	cfg.OnRead(what, took, err)
+	if err != nil {
+		return false, err
+	}
+	r.jobsSeen = start
+	if at.IsZero() {
+		r.jobsNext = cfg.Now().Add(cfg.Every)
+		return false, nil
+	}
+	if since.IsZero() {
+		r.allAt = start
+	}
+	r.snap.Jobs, r.since, r.stale, r.jobsTook = jobs, at, true, took
+	r.jobsNext = r.restAfter(took)
+	return true, nil
+}
+
+func timed[T any](w *Watcher, what string, read func() (T, error)) (T, error) {
+	start := w.cfg.Now()
+	v, err := read()
+	w.cfg.OnRead(what, w.cfg.Now().Sub(start), err)
+	return v, err
+}
+
+// restAfter is when the next read may be, after one that took d: not so late that figures would be too old.
+func (r *reader) restAfter(d time.Duration) time.Time {
+	cfg := &r.w.cfg
+	rest := min(time.Duration(cfg.Rest*float64(d)), cfg.MaxAge/2)
+	return cfg.Now().Add(max(rest, cfg.Every))
+}
+
+// publish works the figures out anew if anything changed, and says how fresh they are.
+func (r *reader) publish() error {
+	w := r.w
+	now := w.cfg.Now()
+	seen := r.jobsSeen
+	if r.nodesSeen.Before(seen) {
+		seen = r.nodesSeen
+	}
+	slow := r.jobsTook + r.nodesTook
+	if !r.stale {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.failed != nil {
+			w.announce()
+		}
+		w.good(seen, slow)
+		return nil
+	}
+	snap, err := r.complete(now)
+	if err != nil {
+		return err
+	}
+	f := figure(now, snap)
+	w.cfg.OnRead("demand", w.cfg.Now().Sub(now), nil)
+	r.stale = false
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.figures = f
+	w.good(seen, slow)
+	w.announce()
+	return nil
+}
+
+// good needs w.mu.
+func (w *Watcher) good(seen time.Time, slow time.Duration) {
+	if w.failed != nil {
+		w.cfg.Log.Info("Slurm's queue is read again")
+	}
+	w.seen, w.slow, w.failed = seen, slow, nil
+}
+
+// complete puts NodeSets and settings into the snapshot.
+func (r *reader) complete(now time.Time) (scaler.Snapshot, error) {
+	w := r.w
+	var sets []scaler.NodeSet
+	owner := func(string) string { return "" }
+	if w.cfg.NodeSets != nil {
+		var err error
+		if sets, owner, err = w.cfg.NodeSets.NodeSets(); err != nil {
+			return scaler.Snapshot{}, err
+		}
+	}
+	extras := w.extraSets(now)
+	snap := r.snap
+	snap.Nodes = own(snap.Nodes, owner, extras)
+	snap.NodeSets = append(inPartitions(sets, snap.Nodes, r.partitionsOf), extras...)
+	snap.Select, snap.FreeWithin = w.cfg.Select, w.cfg.FreeWithin
+	return snap, nil
+}
+
+// extraSets are those that are still asked for, ordered by name.
+func (w *Watcher) extraSets(now time.Time) []scaler.NodeSet {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var sets []scaler.NodeSet
+	for name, e := range w.extras {
+		if now.Sub(e.used) > extraUnused {
+			delete(w.extras, name)
+			continue
+		}
+		sets = append(sets, e.set)
+	}
+	slices.SortFunc(sets, func(a, b scaler.NodeSet) int { return strings.Compare(a.Name, b.Name) })
+	return sets
+}
