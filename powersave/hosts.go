@@ -200,9 +200,6 @@ func (e *Engine) tend(n *node) {
 	case why == "" && drained && (n.pod == nil || e.hostsRead) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
 		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
 		u.State = n.putBack()
-		if c.unwanted {
-			u.State = StatePowerDown
-		}
 	case leave && drained && !e.blind && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):
 		u.State = StatePowerDown
 	default:
@@ -234,10 +231,13 @@ func (e *Engine) putOff(n *node) bool {
 	return true
 }
 
-// putBack is what takes the node's drain back, and DOWN, which it may be while it is powered down.
+// putBack is what takes the node's drain back, and DOWN, which it may be while it is powered down; or what is done instead.
 func (n *node) putBack() StateChange {
-	if n.slurm.State.Any(NodeDown) {
+	switch {
+	case n.slurm.State.Any(NodeDown):
 		return StateResume
+	case n.care.unwanted:
+		return StatePowerDown
 	}
 	return StateUndrain
 }
