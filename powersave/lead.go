@@ -64,6 +64,29 @@ func (e *Engine) othersFirst(b *boot) time.Duration {
 	return 3 * e.cfg.Sightings
 }
 
+// othersWait says that another bridge may have the request for n, which boots without a pod, and wait with the pod on purpose: for
+// a probe while it boots another node of the NodeSet, or for room. Without a request there is no job here to ask for room for.
+func (e *Engine) othersWait(n *node) bool {
+	set, probed := e.sets[n.set], n.strayAt.Add(3*e.cfg.Sightings)
+	theirs := func(m *node) bool { return m.set == n.set && m.boot != nil && m.boot.anothers() }
+	switch {
+	case e.cfg.Alone:
+		return false
+	case n.readAt.Before(probed) && slices.ContainsFunc(e.compactActive(), theirs):
+		e.reads.wantComplete(probed)
+	case set.AskForRoom && (e.now.Sub(e.rooms.listed) > actOn || e.now.Before(e.rooms.othersAt.Add(e.cfg.Sightings))):
+		if !e.rooms.reading {
+			e.wantRooms(later(e.now, e.rooms.listed.Add(roomPoll)))
+		}
+		e.wakeAt(n, e.now.Add(roomPoll))
+	case e.now.Sub(n.seenAt) > actOn:
+		e.reads.wantComplete(e.now)
+	default:
+		return false
+	}
+	return true
+}
+
 // stillWanted says whether a pod may be made for the boot in hand of n. Slurm may have taken it back since it was
 // asked for, and have told another bridge: before another try, and after a while, it is read.
 func (e *Engine) stillWanted(n *node) bool {

@@ -178,6 +178,7 @@ func (e *Engine) decideSettled(n *node) {
 		} else if n.stray() {
 			e.reads.wantComplete(e.now.Add(e.cfg.Sightings))
 		}
+	case n.pod == nil && e.othersWait(n):
 	case n.pod == nil:
 		e.note(Warn, n, "", "Slurm powers the node up, but no request for it arrived: booting it")
 		n.boot = &boot{generation: n.readAt.UnixNano(), accepted: e.now, read: n.read - 1}

@@ -25,6 +25,8 @@ type rooms struct {
 	problem  string    // why they cannot be read
 	trouble  Trouble
 	strays   map[string]time.Time // first seen
+	listed   time.Time            // when they were read last
+	othersAt time.Time            // when a stray was last waited for
 	dropping map[string]bool
 }
 
@@ -49,6 +51,7 @@ func (e *Engine) roomsRead(ev RoomsRead) {
 	}
 	listed := map[string]bool{}
 	strays := map[string]time.Time{}
+	e.rooms.listed = e.now
 	for _, seen := range ev.Rooms {
 		listed[seen.Name] = true
 		r := e.rooms.jobs[seen.Job]
@@ -57,6 +60,9 @@ func (e *Engine) roomsRead(ev RoomsRead) {
 			r.Room = seen
 		case r != nil && slices.Contains(r.former, seen.Name):
 		default:
+			if seen.State == RoomPending || seen.State == RoomAccepted {
+				e.rooms.othersAt = e.now
+			}
 			since, known := e.rooms.strays[seen.Name]
 			if !known {
 				since = e.now
