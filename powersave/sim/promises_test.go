@@ -249,6 +249,9 @@ func (w *world) patrolNode(n *node, p *pod) {
 	} else if w.smooth(n.emptySince, prompt) {
 		w.breaks("name stays taken", "%s", w.show(n))
 	}
+	if n.half != nil && p != nil && p.host && w.on(silenceHost, p.at) { // nobody could confirm that its pod ends
+		n.halfSince = w.now
+	}
 	if n.half != nil && !n.flags.Any(powersave.NodePowerDown) && len(n.jobs) == 0 && w.sharp() && w.smooth(n.halfSince, prompt) {
 		w.breaks("half a gang idles", "%s booted for job %d, which was given back at %.3f", w.show(n), n.half.id, n.halfSince.Sub(start).Seconds())
 	}
