@@ -12,7 +12,7 @@ func (e *Engine) attempt(n *node) bool {
 	if b.attempt != nil {
 		return true
 	}
-	choice := e.breakers.Pick(e.now, e.sets[n.set], e.inUse(n.set))
+	choice := e.breakers.Pick(e.now, e.choices(n.set, n.jobs), e.inUse(n.set))
 	switch {
 	case choice.OK:
 		b.attempt, b.blamed = &choice.Attempt, false
@@ -84,6 +84,8 @@ func (e *Engine) attemptOf(n *node) (Attempt, bool) {
 func (e *Engine) failed(n *node, v Verdict) {
 	switch a, ok := e.attemptOf(n); {
 	case !ok || n.boot.blamed:
+	case e.gangsRoom(n, v) != nil: // there may be room for fewer
+		e.breakers.ProbeGone(a)
 	case n.boot.alone:
 		e.breakers.ProbeGone(a)
 		e.closeNode(n, v)
@@ -110,12 +112,16 @@ func (e *Engine) elsewhere(n *node, v Verdict) bool {
 	if c := e.breakers.Look(e.now, set, e.inUse(n.set)); !c.OK && !c.Soon {
 		return false
 	}
-	b := n.boot
-	e.note(Info, n, b.request(), v.String()+": trying another offering")
-	b.moving, b.blamed, b.room = true, false, ""
-	b.trouble, b.troubleAt, b.createTrouble, b.problem = TroubleNone, e.now, TroubleNone, ""
+	e.note(Info, n, n.boot.request(), v.String()+": trying another offering")
+	n.boot.movesOn(e.now)
 	e.move(n)
 	return true
+}
+
+// movesOn makes the boot ready for another offering.
+func (b *boot) movesOn(now time.Time) {
+	b.moving, b.blamed, b.room = true, false, ""
+	b.trouble, b.troubleAt, b.createTrouble, b.problem = TroubleNone, now, TroubleNone, ""
 }
 
 // move has the pod deleted that found no host on its offering; the next is made when it is gone.

@@ -18,6 +18,7 @@ type gang struct {
 	up       []string           // those that registered for it
 	rest     []string           // those it waits for without a boot in hand
 	read     int                // reads asked for when rest was noted
+	denied   []BreakerKey       // offerings that are taken to have no room for so many
 	asked    time.Time
 	deadline time.Time
 }
@@ -147,7 +148,8 @@ func (e *Engine) overdue(n *node) {
 
 // condemn acts on the verdict that the boot of n cannot succeed: every job that waits for it is given back.
 func (e *Engine) condemn(n *node, v Verdict) {
-	if e.failed(n, v); e.elsewhere(n, v) {
+	r := e.gangsRoom(n, v)
+	if e.failed(n, v); r != nil && e.roomElsewhere(n, r, v) || r == nil && e.elsewhere(n, v) {
 		return
 	}
 	if e.sets[n.set].Strategy == Greedy && (v.Trouble == TroubleCapacity || v.Trouble == TroubleQuota) && !e.youngest(n) {

@@ -137,9 +137,11 @@ func (e *Engine) awaited(r *room) bool {
 // askRoom asks for room for all pods of the first job of n that are still to be made, in place of the last request.
 func (e *Engine) askRoom(n *node, last *room) (r *room, asked bool) {
 	job := n.jobs[0]
-	nodes, fits := e.roomNodes(n, last)
+	nodes, fits := e.roomNodes(n)
 	if !fits {
 		n.boot.waits = "waiting for a place for all nodes of the job"
+		e.breakers.ProbeGone(*n.boot.attempt) // others may fit meanwhile
+		n.boot.attempt, e.counted = nil, nil
 		e.wakeAt(n, e.now.Add(time.Second))
 		return nil, false
 	}
@@ -181,9 +183,9 @@ func (e *Engine) sendRoom(r *room) {
 }
 
 // roomNodes are the nodes whose pods the first job of n needs still, also those that slurmctld has yet to power up for it, each
-// with its offering: the one chosen already, unless the last request came to nothing there, or what the breakers would
+// with its offering: the one chosen already, unless the job was denied it, or what the breakers would
 // say now. Not all fit if an offering's limit leaves no place.
-func (e *Engine) roomNodes(n *node, last *room) (nodes map[string]string, fits bool) {
+func (e *Engine) roomNodes(n *node) (nodes map[string]string, fits bool) {
 	g, job := e.gangs[n.jobs[0]], n.jobs[0]
 	names := slices.Clone(g.nodes)
 	for name := range g.whole.All() {
@@ -207,7 +209,7 @@ func (e *Engine) roomNodes(n *node, last *room) (nodes map[string]string, fits b
 			if stays || b.release != nil || b.room != "" || len(m.jobs) == 0 || m.jobs[0] != job {
 				continue // it needs none, or another job asks for it
 			}
-			if a := b.attempt; a != nil && (last == nil || !last.over() && !last.Refused || last.nodes[name] != a.Offering) {
+			if a := b.attempt; a != nil && !slices.Contains(g.denied, BreakerKey{m.set, a.Offering}) {
 				nodes[name] = a.Offering
 				continue
 			}
@@ -215,7 +217,7 @@ func (e *Engine) roomNodes(n *node, last *room) (nodes map[string]string, fits b
 		if inUse[m.set] == nil {
 			inUse[m.set] = maps.Clone(e.inUse(m.set))
 		}
-		c := e.breakers.Look(e.now, e.sets[m.set], inUse[m.set])
+		c := e.breakers.Look(e.now, e.choices(m.set, n.jobs), inUse[m.set])
 		offering := c.Offering
 		switch {
 		case c.OK:

@@ -1,0 +1,88 @@
+package powersave
+
+import (
+	"maps"
+	"slices"
+)
+
+// Room that was asked for several pods together, and is not there, says little about fewer, and not which of its places lacks it. So
+// it is not held against a NodeSet, or an offering: only the job that asked goes elsewhere, or rests.
+
+// gangsRoom is the request for several pods that n waits for, if that is what the verdict is about.
+func (e *Engine) gangsRoom(n *node, v Verdict) *room {
+	b := n.boot
+	if v.Trouble != TroubleCapacity || n.pod != nil || b.room != "" || b.attempt == nil || len(n.jobs) == 0 || !e.sets[n.set].AskForRoom {
+		return nil
+	}
+	r, g := e.rooms.jobs[n.jobs[0]], e.gangs[n.jobs[0]]
+	if r == nil || r.problem != "" || max(len(r.nodes), len(g.nodes)) < 2 {
+		return nil
+	}
+	return r
+}
+
+// choices is the NodeSet less the offerings that the first of the jobs was denied.
+func (e *Engine) choices(name string, jobs []uint32) NodeSet {
+	set := e.sets[name]
+	if len(jobs) == 0 {
+		return set
+	}
+	if g := e.gangs[jobs[0]]; g != nil && len(g.denied) > 0 {
+		set.Offerings = slices.DeleteFunc(slices.Clone(set.Offerings), func(o Offering) bool { return slices.Contains(g.denied, BreakerKey{name, o.Name}) })
+	}
+	return set
+}
+
+// roomElsewhere has the job of n, for which there is no room, ask again with another offering in the place of one. Which one lacked
+// room nobody tells: of each NodeSet it is taken to be the last in order, for the others were preferred, and are used up to their limits.
+func (e *Engine) roomElsewhere(n *node, r *room, v Verdict) bool {
+	g := e.gangs[r.Job]
+	used := map[string][]string{} // offerings by NodeSet
+	for name, offering := range r.nodes {
+		set := e.nodes[name].set
+		used[set] = append(used[set], offering)
+	}
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		last := BreakerKey{NodeSet: name}
+		for _, o := range e.sets[name].Offerings {
+			if slices.Contains(used[name], o.Name) {
+				last.Offering = o.Name
+			}
+		}
+		g.denied = append(g.denied, last)
+		left := e.choices(name, []uint32{g.job})
+		if c := e.breakers.Look(e.now, left, e.inUse(name)); !left.holds(len(used[name])) || !c.OK && !c.Soon {
+			g.denied = g.denied[:len(g.denied)-1]
+			continue
+		}
+		r.spent = true
+		e.note(Info, n, n.boot.request(), v.String()+": trying another offering than "+last.Offering)
+		e.leaveOffering(r, last)
+		n.boot.movesOn(e.now)
+		e.move(n)
+		return true
+	}
+	return false
+}
+
+// holds says whether the limits of the offerings leave so many nodes a place.
+func (s NodeSet) holds(nodes int) bool {
+	for _, o := range s.Offerings {
+		if nodes -= o.Limit; o.Limit == 0 || nodes <= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// leaveOffering takes the offering from the nodes that the request counts on it.
+func (e *Engine) leaveOffering(r *room, from BreakerKey) {
+	for name, offering := range r.nodes {
+		if m := e.nodes[name]; m.set == from.NodeSet && offering == from.Offering && m.boot != nil && m.boot.attempt != nil {
+			e.breakers.ProbeGone(*m.boot.attempt)
+			m.boot.attempt = nil
+			m.boot.movesOn(e.now)
+		}
+	}
+	e.counted = nil
+}
