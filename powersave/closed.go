@@ -110,4 +110,7 @@ func (e *Engine) closedUpdated(n *node, u NodeUpdate, err string) {
 		n.slurm.Reason = ""
 	}
 	e.closedAgain = true // its NodeSet may have opened meanwhile
+	if u.State != StateDrain && e.floors.of[n.set] != nil {
+		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // its floor may have waited for that
+	}
 }

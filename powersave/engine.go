@@ -86,6 +86,7 @@ type Engine struct {
 	taints  []*taint               // hosts to be marked
 
 	rooms    rooms
+	floors   floors
 	breakers Breakers
 	counted  map[string]map[string]int // what inUse counted in this step
 	closed   map[string]closing        // NodeSets whose powered-down nodes are to stay out of Slurm's choice
@@ -201,6 +202,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	e.sendReleases()
 	e.closeSets()
 	e.sendTending()
+	e.keepFloors()
 	e.free()
 	e.dropKept()
 	e.planRooms()
@@ -224,6 +226,7 @@ func (e *Engine) NextWake() time.Time {
 		sooner(e.freeAt)
 	}
 	sooner(e.roomsDue())
+	sooner(e.floorsDue())
 	for _, b := range e.backs {
 		sooner(b.next())
 	}
@@ -279,6 +282,7 @@ func (e *Engine) accept(r Request) {
 	if _, dup := e.requests[r.ID]; dup {
 		return
 	}
+	e.floors.suspendTime = cmp.Or(r.SuspendTime, e.floors.suspendTime)
 	req := &request{Request: r, accepted: e.now, open: r.Nodes.Len()}
 	e.requests[r.ID] = req
 	if req.open == 0 {
@@ -362,6 +366,9 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 		}
 		n.set = set
 		e.decide(n)
+	}
+	if e.leading {
+		e.setFloors()
 	}
 	held := e.heldGates
 	e.heldGates = nil

@@ -17,6 +17,8 @@ type Request struct {
 	Jobs     []Job // resume only; jobless power-ups name none
 	// ResumeTimeout is slurm.conf's; 0: unknown.
 	ResumeTimeout time.Duration
+	// SuspendTime is the shortest in slurm.conf; 0: unknown, or nodes are never suspended.
+	SuspendTime time.Duration
 }
 
 // Job is one job of a resume request.

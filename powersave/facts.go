@@ -131,6 +131,8 @@ const (
 	StatePowerDown      StateChange = "power_down"       // when idle
 	StatePowerDownASAP  StateChange = "power_down_asap"  // drain, then power down
 	StatePowerDownForce StateChange = "power_down_force" // jobs are requeued or killed
+	// StateRenew lets the idle time of plainly idle nodes begin anew; others are left alone.
+	StateRenew StateChange = "renew"
 )
 
 // NodeUpdate changes several nodes at once. Zero fields stay as they are in Slurm.
@@ -245,6 +247,10 @@ type NodeSet struct {
 	UnschedulableGrace time.Duration // 0: default
 	Offerings          []Offering    // in the order to be tried
 	AskForRoom         bool          // make pods only when a RoomRequest for them is provisioned
+	Floor              int           // least number of nodes that are up
+	FloorWas           int           // as last carried out, says the object's status; looked at once
+	Windows            []FloorWindow // that raise the floor
+	MaxPoweredUp       int           // most nodes that are powered up without a job that asks; 0: no limit
 	BackoffInitial     time.Duration // 0: default
 	BackoffMax         time.Duration // 0: default
 	// Breakers as last saved in the object's status; looked at once, when the NodeSet is new to the engine.

@@ -46,6 +46,9 @@ func (e *Engine) free() {
 const ReasonPrefix = "slurmtide: "
 
 func (e *Engine) nodesUpdated(ev NodesUpdated) {
+	if e.floorUpdated(ev.Update, ev.Err) {
+		return
+	}
 	for _, name := range ev.Update.Nodes {
 		n := e.nodes[name]
 		switch {

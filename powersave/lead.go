@@ -22,6 +22,7 @@ func (e *Engine) lead(ev Leading) {
 	}
 	e.leading = ev.Leading
 	e.closed, e.closedRead, e.closedAgain = nil, time.Time{}, false
+	e.dropFloors()
 	if !e.leading {
 		e.dropUnrequested()
 		return

@@ -32,6 +32,7 @@ type node struct {
 	closing  bool    // an update of closeSets is under way
 	closed   closing // it alone cannot boot for now
 	care     care
+	warm     warm
 	believe  int    // only reads asked for after this many tell the truth: slurmctld has changed the node since
 	failed   string // how far the boot came that was given up last
 

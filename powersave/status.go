@@ -94,6 +94,7 @@ type NodeSetCounts struct {
 	InUse map[string]int `json:"inUse,omitempty"`
 	// Breakers of the NodeSet and its offerings, as Breakers.Snapshot returns them; nil: not known.
 	Breakers []BreakerRecord `json:"breakers,omitempty"`
+	Floor    *FloorCounts    `json:"floor,omitempty"` // nil: it has none
 }
 
 // Status is a picture of the Engine.
@@ -173,6 +174,7 @@ func (e *Engine) Counts() []NodeSetCounts {
 			c.PoweredUp++
 		}
 	}
+	e.floorCounts(counts)
 	list := make([]NodeSetCounts, 0, len(counts))
 	for _, c := range counts {
 		list = append(list, *c)

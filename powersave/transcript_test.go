@@ -122,6 +122,15 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 					set.UnschedulableGrace = p.duration(v)
 				case "room":
 					set.AskForRoom = true
+				case "floor":
+					set.Floor = int(p.int(v))
+				case "was":
+					set.FloorWas = int(p.int(v))
+				case "most":
+					set.MaxPoweredUp = int(p.int(v))
+				case "window": // replicas, every, for
+					f := strings.Split(v, "/")
+					set.Windows = append(set.Windows, powersave.FloorWindow{Replicas: int(p.int(f[0])), Schedule: every(p.duration(f[1])), Duration: p.duration(f[2])})
 				case "spec":
 					set.SpecGeneration = p.int(v)
 				case "offering":
@@ -159,6 +168,9 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 			case "timeout":
 				r.ResumeTimeout = p.duration(v)
 				continue
+			case "suspend":
+				r.SuspendTime = p.duration(v)
+				continue
 			}
 			require.Equal(p.t, "job", key)
 			id, nodes, _ := strings.Cut(v, ":")
@@ -177,11 +189,16 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 				ev.Unknown = append(ev.Unknown, name)
 			default:
 				v, instance, _ := strings.Cut(v, "@")
+				v, busy, _ := strings.Cut(v, "^")
+				var lastBusy time.Time
+				if busy != "" {
+					lastBusy = epoch.Add(p.duration(busy))
+				}
 				state, reason, _ := strings.Cut(v, "!")
 				for n := range p.hostlist(name).All() {
 					ev.Nodes = append(ev.Nodes, powersave.SlurmNode{
 						Name: n, State: powersave.ParseNodeState(strings.Split(state, "+")), Reason: strings.ReplaceAll(reason, "_", " "),
-						InstanceID: instance,
+						InstanceID: instance, LastBusy: lastBusy,
 					})
 				}
 			}
@@ -348,6 +365,8 @@ func describe(a powersave.Action) string {
 			return "read all"
 		}
 		return "read " + slurmconf.CompressHostlist(a.Nodes)
+	case powersave.FloorShort:
+		return fmt.Sprintf("floor %s %s: %s", a.NodeSet, a.Why, a.Text)
 	case powersave.FinishRequest:
 		return "finish " + a.ID
 	case powersave.AnswerGate:
@@ -375,6 +394,9 @@ func (p *player) status() []string {
 	var out []string
 	for _, s := range st.NodeSets {
 		out = append(out, fmt.Sprintf("%s: %d nodes, %d up, %d booting, %d ready, %d failed, %d unknown", s.Name, s.Nodes, s.PoweredUp, s.Booting, s.Ready, s.Failed, s.Unknown))
+		if f := s.Floor; f != nil {
+			out = append(out, strings.TrimSpace(fmt.Sprintf("%s: floor %d of %d %s %s", s.Name, f.Held, f.Wanted, f.Why, f.Text)))
+		}
 	}
 	for _, b := range st.Boots {
 		out = append(out, strings.TrimSpace(fmt.Sprintf("boot %s %s jobs=%v %s", b.Node, b.Phase, b.Jobs, b.Problem)))
@@ -393,6 +415,14 @@ func (p *player) status() []string {
 			o.Node, o.UID, o.Why, after(o.Times.Confirmed), after(o.Times.PodGone), after(o.Times.Freed), after(o.Times.Finished)))
 	}
 	return append(out, fmt.Sprintf("%d requests, %d gates, %d pods", st.Requests, st.Gates, st.Pods))
+}
+
+// every is a schedule that begins at each multiple of a time since epoch, but not at epoch itself.
+type every time.Duration
+
+func (d every) Next(t time.Time) time.Time {
+	n := max(t.Sub(epoch)/time.Duration(d)+1, 1)
+	return epoch.Add(n * time.Duration(d))
 }
 
 func (p *player) pod(f []string) powersave.Pod {

@@ -162,6 +162,8 @@ func combinedStates(c powersave.StateChange) []string {
 		return []string{"DOWN"}
 	case powersave.StateDrain:
 		return []string{"DRAIN"}
+	case powersave.StateRenew:
+		return []string{"IDLE"}
 	case powersave.StatePowerUp:
 		return []string{"POWER_UP"}
 	case powersave.StatePowerDown:

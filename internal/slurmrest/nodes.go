@@ -123,10 +123,13 @@ func (c *Client) read(ctx context.Context, want map[string]bool, q call) (*answe
 // UpdateNodes changes nodes in one request. Slurm stops at the first name it does
 // not know; then the names are checked, the known ones are updated all the same,
 // and a *NotFoundError lists the others. With IsInvalidTransition the remaining
-// nodes were changed. With IsUnknownOutcome the change may have happened.
+// nodes were changed. With IsUnknownOutcome the change may have happened. A renewal passes over nodes that are not plainly idle.
 func (c *Client) UpdateNodes(ctx context.Context, u powersave.NodeUpdate) error {
 	if err := checkUpdate(u); err != nil {
 		return err
+	}
+	if u.State == powersave.StateRenew {
+		return c.renew(ctx, u.Nodes)
 	}
 	names, missing := splitNames(u.Nodes)
 	if len(names) > 0 {

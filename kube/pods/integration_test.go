@@ -164,7 +164,9 @@ func TestCRDRules(t *testing.T) {
 		"mode Dynamic":              {in("mode: Dynamic"), "spec.mode Dynamic is not supported yet in this version: use Cloud"},
 		"mode nonsense":             {in("mode: Static"), `supported values: "Cloud", "Dynamic"`},
 		"replicas 0":                {in("replicas: 0"), ""},
-		"replicas 1":                {in("replicas: 1"), "spec.replicas greater than 0 is not supported yet"},
+		"replicas 1":                {in("replicas: 1"), ""},
+		"maxPoweredUp":              {in("maxPoweredUp: 3"), ""},
+		"maxPoweredUp 0":            {in("maxPoweredUp: 0"), "spec.maxPoweredUp"},
 		"replicas below 0":          {in("replicas: -1"), "spec.replicas"},
 		"offerings":                 {in("offerings: [{name: spot, nodeSelector: {pool: spot}, weight: 1, limit: 5}]"), ""},
 		"boot empty":                {in("boot: {}"), ""},
@@ -269,8 +271,9 @@ func TestCRDSurface(t *testing.T) {
 		assert.Equal(t, map[string]any{"replicas": int64(3), "selector": "slurmtide.io/nodeset=cpu"}, scale.Object["status"])
 		_, err = c.nodeSets().Patch(t.Context(), "cpu", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{}, "scale")
 		require.NoError(t, err)
-		_, err = c.nodeSets().Patch(t.Context(), "cpu", types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{}, "scale")
-		require.ErrorContains(t, err, "spec.replicas greater than 0 is not supported yet")
+		got, err := c.nodeSets().Patch(t.Context(), "cpu", types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{}, "scale")
+		require.NoError(t, err)
+		assert.Equal(t, map[string]any{"replicas": int64(2)}, got.Object["spec"])
 	})
 
 	t.Run("status does not touch spec", func(t *testing.T) {

@@ -36,9 +36,8 @@ type statusKey struct {
 }
 
 // UpdateStatus writes the counts into the status of the NodeSet they name, with conditions that say
-// whether the NodeSet is accepted, whether Slurm knows its nodes and, if the breakers are known,
-// whether boots get room and go well. It makes no request when
-// nothing has changed, and none for a NodeSet that is gone.
+// whether the NodeSet is accepted, whether Slurm knows its nodes, whether its floor is reached and, if the breakers are known,
+// whether boots get room and go well. It makes no request when nothing has changed, and none for a NodeSet that is gone.
 func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCounts) error {
 	ns, missing := c.nodeSet(counts.Name)
 	if missing != nil {
@@ -84,10 +83,13 @@ func statusPatch(status *v1alpha1.NodeSetStatus) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"breaker", "offerings"} {
+	for _, name := range []string{"breaker", "offerings", "floor"} {
 		if fields[name] == nil {
 			fields[name] = nil
 		}
+	}
+	if breaker, ok := fields["breaker"].(map[string]any); ok && breaker["retryTime"] == nil {
+		breaker["retryTime"] = nil
 	}
 	return json.Marshal(map[string]any{"status": fields})
 }
@@ -113,6 +115,7 @@ func (c *Client) newStatus(ns *v1alpha1.NodeSet, counts powersave.NodeSetCounts)
 	if counts.Breakers != nil {
 		conditions = append(conditions, setBreakers(status, ns, &counts)...)
 	}
+	conditions = append(conditions, floorStatus(status, counts.Floor)...)
 	for _, condition := range conditions {
 		condition.ObservedGeneration = ns.Generation
 		condition.LastTransitionTime = metav1.NewTime(c.opts.Now())

@@ -145,3 +145,18 @@ func TestEveryTroubleHasAConditionReason(t *testing.T) {
 	}
 	assert.Equal(t, "Failing", conditionReason("of a newer version"))
 }
+
+// What a status no longer says must go from the object, too.
+func TestBreakerWithoutRetryTime(t *testing.T) {
+	c, _, tide := testClient(t)
+	write := func(class powersave.Trouble, until time.Time) *v1alpha1.BreakerStatus {
+		r := powersave.BreakerRecord{Key: powersave.BreakerKey{NodeSet: "cpu"}, State: powersave.BreakerOpen, Class: class, Until: until, Failures: 1}
+		require.NoError(t, c.UpdateStatus(t.Context(), powersave.NodeSetCounts{Name: "cpu", Nodes: 10, Breakers: []powersave.BreakerRecord{r}}))
+		ns, err := tide.SlurmtideV1alpha1().NodeSets("slurm").Get(t.Context(), "cpu", metav1.GetOptions{})
+		require.NoError(t, err)
+		require.NoError(t, c.nodeSets.Update(ns))
+		return ns.Status.Breaker
+	}
+	assert.NotNil(t, write(powersave.TroubleCapacity, time.Now()).RetryTime)
+	assert.Nil(t, write(powersave.TroubleImage, time.Time{}).RetryTime)
+}

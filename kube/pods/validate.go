@@ -108,7 +108,6 @@ func checkSupported(spec *v1alpha1.NodeSetSpec) error {
 		set  bool
 	}{
 		{"spec.mode Dynamic", spec.Mode == v1alpha1.ModeDynamic},
-		{"spec.replicas greater than 0", spec.Replicas != nil && *spec.Replicas > 0},
 		{"spec.shape.features", spec.Shape.Features != nil},
 		{"spec.shape.weight", spec.Shape.Weight != nil},
 		{"spec.suspend", spec.Suspend != nil},

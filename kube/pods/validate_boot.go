@@ -18,6 +18,7 @@ import (
 // engineNodeSet is what the engine decides with, but for the nodes and what is wrong with them.
 func engineNodeSet(ns *v1alpha1.NodeSet) powersave.NodeSet {
 	set := powersave.NodeSet{Name: ns.Name, UID: string(ns.UID), SpecGeneration: ns.Generation, Breakers: savedBreakers(ns)}
+	setFloor(&set, ns)
 	if boot := ns.Spec.Boot; boot != nil {
 		set.Strategy = powersave.BootStrategy(boot.Strategy)
 		set.AskForRoom = boot.ProvisioningRequest != nil

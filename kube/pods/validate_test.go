@@ -21,7 +21,7 @@ func TestValidateOne(t *testing.T) {
 	}{
 		"minimal": {func(*v1alpha1.NodeSetSpec) {}, ""},
 		"everything that works": {func(s *v1alpha1.NodeSetSpec) {
-			s.Replicas = new(int32(0))
+			s.Replicas, s.MaxPoweredUp = new(int32(2)), new(int32(5))
 			s.Shape.Sockets, s.Shape.CoresPerSocket, s.Shape.ThreadsPerCore = new(int32(1)), new(int32(2)), new(int32(2))
 			s.Shape.Gres = "gpu:1"
 			s.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -40,7 +40,6 @@ func TestValidateOne(t *testing.T) {
 		"long name":         {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = strings.Repeat("c", 64) }, "at most 63 characters"},
 		"name twice":        {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = "cpu-[0-9],cpu-[8-12]" }, "cpu-[8-9] named more than once"},
 		"mode":              {func(s *v1alpha1.NodeSetSpec) { s.Mode = v1alpha1.ModeDynamic }, "spec.mode Dynamic is not supported yet"},
-		"replicas":          {func(s *v1alpha1.NodeSetSpec) { s.Replicas = new(int32(1)) }, "spec.replicas greater than 0 is not supported yet"},
 		"features":          {func(s *v1alpha1.NodeSetSpec) { s.Shape.Features = []string{"a"} }, "spec.shape.features is not supported yet"},
 		"weight":            {func(s *v1alpha1.NodeSetSpec) { s.Shape.Weight = new(int32(1)) }, "spec.shape.weight is not supported yet"},
 		"provisioning request": {func(s *v1alpha1.NodeSetSpec) {

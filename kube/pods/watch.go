@@ -349,7 +349,7 @@ func (w *watcher) nodeSetsSynced(store cache.Store) {
 }
 
 // handOverNodeSets validates anew, unless only a status has changed: our own status writes come
-// back as events, and a NodeSet may name 100,000 nodes.
+// back as events, and a NodeSet may name 100,000 nodes. The floor in it is what a bridge that begins to lead goes by.
 func (w *watcher) handOverNodeSets(store cache.Store) {
 	c := w.client
 	var sets []*v1alpha1.NodeSet
@@ -368,7 +368,7 @@ func (w *watcher) handOverNodeSets(store cache.Store) {
 	slices.Sort(foreign)
 	version := "foreign " + strings.Join(foreign, ",")
 	for _, ns := range sets {
-		version += fmt.Sprintf("|%s %d %t", ns.UID, ns.Generation, ns.DeletionTimestamp != nil)
+		version += fmt.Sprintf("|%s %d %d %t", ns.UID, ns.Generation, floorWas(ns), ns.DeletionTimestamp != nil)
 	}
 	if version == w.version {
 		return

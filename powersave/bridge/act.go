@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -83,6 +84,9 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 		})
 	case powersave.BootFailed:
 		b.bootFailed(a)
+	case powersave.FloorShort:
+		b.Log.Warn("floor not reached", "nodeset", a.NodeSet, "reason", a.Why, "text", a.Text)
+		b.Kubernetes.Warn(a.NodeSet, "", "", "FloorNotReached", fmt.Sprintf("%s: %s", a.Why, a.Text))
 	case powersave.FinishRequest:
 		b.Log.Info("request finished", "request", a.ID)
 		b.finish(ctx, a.ID)
@@ -177,7 +181,11 @@ func (b *Bridge) update(ctx context.Context, a powersave.UpdateNodes) powersave.
 	if err != nil {
 		return powersave.NodesUpdated{Update: a.Update, Err: err.Error()}
 	}
-	b.Log.Info("nodes updated", "update", a.Update.String(), "reason", a.Update.Reason)
+	level := slog.LevelInfo
+	if a.Update.State == powersave.StateRenew { // every few seconds
+		level = slog.LevelDebug
+	}
+	b.Log.Log(ctx, level, "nodes updated", "update", a.Update.String(), "reason", a.Update.Reason)
 	return powersave.NodesUpdated{Update: a.Update}
 }
 

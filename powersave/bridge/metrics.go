@@ -22,6 +22,7 @@ type Metrics struct {
 	httpCalls  *prometheus.CounterVec
 	httpTimes  *prometheus.HistogramVec
 	nodes      *prometheus.GaugeVec
+	floor      *prometheus.GaugeVec
 	pending    prometheus.Gauge
 	gates      prometheus.Gauge
 	readable   *prometheus.GaugeVec
@@ -55,6 +56,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"verb"}),
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "slurmtide_nodes", Help: "Nodes of a NodeSet by what they are at; total counts all names."}, []string{"nodeset", "state"}),
+		floor: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "slurmtide_floor_nodes", Help: "Floor of a NodeSet: nodes that are wanted up (spec.replicas, or an open window), and those of them that serve."}, []string{"nodeset", "what"}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "slurmtide_spool_requests", Help: "Requests in the spool that are not finished."}),
 		gates: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -70,7 +73,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m.reads(powersave.Reads{})
 	r.MustRegister(m.readable, m.slurmRead, m.hostMarks, m.leads)
-	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.httpCalls, m.httpTimes, m.nodes, m.pending, m.gates)
+	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.httpCalls, m.httpTimes, m.nodes, m.floor, m.pending, m.gates)
 	return m
 }
 
@@ -174,9 +177,14 @@ func (m *Metrics) counts(counts []powersave.NodeSetCounts, requests, gates int) 
 		return
 	}
 	m.nodes.Reset()
+	m.floor.Reset()
 	for _, c := range counts {
 		for state, n := range map[string]int{"total": c.Nodes, "powered_up": c.PoweredUp, "booting": c.Booting, "ready": c.Ready, "failed": c.Failed, "unknown": c.Unknown} {
 			m.nodes.WithLabelValues(c.Name, state).Set(float64(n))
+		}
+		if f := c.Floor; f != nil {
+			m.floor.WithLabelValues(c.Name, "wanted").Set(float64(f.Wanted))
+			m.floor.WithLabelValues(c.Name, "held").Set(float64(f.Held))
 		}
 	}
 	m.pending.Set(float64(requests))

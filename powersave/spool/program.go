@@ -46,7 +46,8 @@ func Program(kind Kind, args []string, env func(string) string, stderr io.Writer
 	}
 	r := Request{Kind: kind, Started: started, Nodes: args[len(args)-1], SlurmConf: env("SLURM_CONF")}
 	if kind == KindResume {
-		r.ResumeTimeout = int(readSlurmTimes(settings.SlurmConf).Resume.Seconds())
+		times := readSlurmTimes(settings.SlurmConf)
+		r.ResumeTimeout, r.SuspendTime = int(times.Resume.Seconds()), int(times.Suspend.Seconds())
 	}
 	if path := env("SLURM_RESUME_FILE"); path != "" && kind == KindResume {
 		var err error

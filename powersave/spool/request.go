@@ -35,6 +35,8 @@ type Request struct {
 	SlurmConf string `json:"slurm_conf,omitempty"`
 	// ResumeTimeout is slurm.conf's, in seconds; 0 when unknown.
 	ResumeTimeout int `json:"resume_timeout,omitempty"`
+	// SuspendTime is the shortest in slurm.conf, in seconds; 0 when unknown, or when no node is ever suspended.
+	SuspendTime int `json:"suspend_time,omitempty"`
 	// ResumeFileError says why ResumeFile is nil although SLURM_RESUME_FILE was set.
 	ResumeFileError string `json:"resume_file_error,omitempty"`
 	// ResumeFile is the content of the file $SLURM_RESUME_FILE names: valid JSON, bytes

@@ -16,6 +16,9 @@ type slurmTimes struct {
 	Prolog time.Duration
 	// Resume is ResumeTimeout: after it slurmctld gives a boot up. A partition's own is not looked at.
 	Resume time.Duration
+	// Suspend is the shortest SuspendTime: slurm.conf's, a partition's or (26.05) a node's. Which of them counts for a node is
+	// not looked at, since the longest of its partitions does (power_save.c).
+	Suspend time.Duration
 }
 
 // readSlurmTimes passes over what it cannot read: a gate ends earlier then, and the bridge leaves late boots to slurmctld.
@@ -47,7 +50,15 @@ func (t *slurmTimes) scan(path string, depth int) {
 			t.scan(included, depth+1)
 			continue
 		}
+		for _, word := range strings.Fields(text) { // it stands on lines of partitions and nodes, too
+			if key, value, _ := strings.Cut(word, "="); strings.EqualFold(key, "SuspendTime") {
+				t.suspend(value)
+			}
+		}
 		key, value, _ := strings.Cut(text, "=")
+		if strings.EqualFold(strings.TrimSpace(key), "SuspendTime") {
+			t.suspend(strings.TrimSpace(value))
+		}
 		n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 16)
 		if err != nil || n == 0 {
 			continue
@@ -61,5 +72,13 @@ func (t *slurmTimes) scan(path string, depth int) {
 		case "resumetimeout":
 			t.Resume = d
 		}
+	}
+}
+
+// suspend takes in a SuspendTime, in seconds; -1 and INFINITE stand for never.
+func (t *slurmTimes) suspend(value string) {
+	n, err := strconv.ParseUint(value, 10, 31)
+	if d := time.Duration(n) * time.Second; err == nil && n > 0 && (t.Suspend == 0 || d < t.Suspend) {
+		t.Suspend = d
 	}
 }

@@ -45,4 +45,6 @@ const (
 	ConditionCapacityAvailable = "CapacityAvailable"
 	// ConditionBootsHealthy is False while boots of the NodeSet keep failing.
 	ConditionBootsHealthy = "BootsHealthy"
+	// ConditionFloorReached is False while fewer nodes serve than spec.replicas asks for.
+	ConditionFloorReached = "FloorReached"
 )

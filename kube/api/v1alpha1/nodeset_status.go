@@ -44,7 +44,12 @@ type NodeSetStatus struct {
 	// +optional
 	Selector string `json:"selector,omitempty"`
 
-	// Accepted, NodesInSlurm, CapacityAvailable, BootsHealthy.
+	// How far spec.replicas is carried out; absent while there is nothing to do for it.
+	//
+	// +optional
+	Floor *FloorStatus `json:"floor,omitempty"`
+
+	// Accepted, NodesInSlurm, CapacityAvailable, BootsHealthy, FloorReached.
 	//
 	// +optional
 	// +listType=map
@@ -63,6 +68,24 @@ type NodeSetStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Offerings []OfferingStatus `json:"offerings,omitempty"`
+}
+
+// FloorStatus is how far spec.replicas is carried out.
+type FloorStatus struct {
+	// Nodes that are to be up.
+	//
+	// +optional
+	Wanted int32 `json:"wanted"`
+
+	// Nodes that serve, at most wanted.
+	//
+	// +optional
+	Held int32 `json:"held"`
+
+	// Why held is less, as in the condition FloorReached.
+	//
+	// +optional
+	Reason string `json:"reason"`
 }
 
 // BreakerState says whether new pods are made.

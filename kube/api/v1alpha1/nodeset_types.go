@@ -67,7 +67,6 @@ const (
 // NodeSetSpec is what the nodes are called, what they offer to Slurm and how their pods look.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Dynamic'",message="spec.mode Dynamic is not supported yet in this version: use Cloud"
-// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas == 0",message="spec.replicas greater than 0 is not supported yet in this version: remove it or set it to 0"
 // +kubebuilder:validation:XValidation:rule="!has(self.suspend)",message="spec.suspend is not supported yet in this version: remove it and set SuspendTime in slurm.conf"
 //
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.exists(c, c.name == 'slurmd')",message="spec.template.spec.containers must have a container named slurmd"
@@ -104,13 +103,22 @@ type NodeSetSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.mode cannot be changed: make a new NodeSet"
 	Mode NodeSetMode `json:"mode,omitempty"`
 
-	// Least number of nodes that stay powered up. It is the field that autoscalers write through
-	// the scale subresource (not supported yet: only 0).
+	// Least number of nodes that are up, whether jobs need them or not; nodes that are up for jobs count. Autoscalers
+	// and "kubectl scale" write it through the scale subresource. Raising it powers nodes up through Slurm. Lowering it powers down idle
+	// nodes that were up for it, those that have been idle longest first, and never one with a job. With 0 Slurm's power
+	// saving alone decides.
 	//
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Slurmtide powers up no node on its own account, for replicas for instance, while so many are up. Jobs
+	// are not bound by it: use MaxPoweredUpNodes of slurm.conf for that. Absent: no limit.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxPoweredUp *int32 `json:"maxPoweredUp,omitempty"`
 
 	// What one node offers to Slurm. It must say the same as the node's record in slurm.conf.
 	Shape Shape `json:"shape"`

@@ -1,0 +1,45 @@
+package pods
+
+import (
+	"cmp"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// setFloor takes over how many nodes are to be up.
+func setFloor(set *powersave.NodeSet, ns *v1alpha1.NodeSet) {
+	set.Floor, set.FloorWas, set.MaxPoweredUp = int(value(ns.Spec.Replicas)), floorWas(ns), int(value(ns.Spec.MaxPoweredUp))
+}
+
+// floorWas is the floor that the status says is being kept.
+func floorWas(ns *v1alpha1.NodeSet) int {
+	if ns.Status.Floor == nil {
+		return 0
+	}
+	return int(ns.Status.Floor.Wanted)
+}
+
+// floorStatus enters the floor into the status and returns its condition; none for a NodeSet that never had a floor.
+func floorStatus(status *v1alpha1.NodeSetStatus, counts *powersave.FloorCounts) []metav1.Condition {
+	reached := metav1.Condition{Type: v1alpha1.ConditionFloorReached, Status: metav1.ConditionTrue, Reason: "NoFloor", Message: "no nodes are wanted but those that jobs need"}
+	status.Floor = nil
+	switch {
+	case counts == nil:
+		if meta.FindStatusCondition(status.Conditions, reached.Type) == nil {
+			return nil
+		}
+		return []metav1.Condition{reached}
+	case counts.Held < counts.Wanted:
+		reached.Status, reached.Reason = metav1.ConditionFalse, string(counts.Why)
+		reached.Message = shorten(fmt.Sprintf("%d of %d nodes serve: %s", counts.Held, counts.Wanted, cmp.Or(counts.Text, "others are booting")), maxNote)
+	case counts.Wanted > 0:
+		reached.Reason, reached.Message = "Held", fmt.Sprintf("%d of %d nodes serve", counts.Held, counts.Wanted)
+	}
+	status.Floor = &v1alpha1.FloorStatus{Wanted: int32(counts.Wanted), Held: int32(counts.Held), Reason: string(counts.Why)}
+	return []metav1.Condition{reached}
+}

@@ -1,0 +1,57 @@
+package pods
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+func TestFloorStatus(t *testing.T) {
+	c, _, tide := testClient(t)
+	status := func(f *powersave.FloorCounts) (v1alpha1.NodeSetStatus, *metav1.Condition) {
+		require.NoError(t, c.UpdateStatus(t.Context(), powersave.NodeSetCounts{Name: "cpu", Nodes: 10, Floor: f}))
+		ns, err := tide.SlurmtideV1alpha1().NodeSets("slurm").Get(t.Context(), "cpu", metav1.GetOptions{})
+		require.NoError(t, err)
+		require.NoError(t, c.nodeSets.Update(ns))
+		return ns.Status, meta.FindStatusCondition(ns.Status.Conditions, v1alpha1.ConditionFloorReached)
+	}
+	s, reached := status(nil)
+	assert.Nil(t, s.Floor)
+	assert.Nil(t, reached, "nothing is to be said of a floor that never was")
+
+	s, reached = status(&powersave.FloorCounts{Wanted: 3, Held: 1, Why: powersave.FloorBooting})
+	assert.Equal(t, &v1alpha1.FloorStatus{Wanted: 3, Held: 1, Reason: "Booting"}, s.Floor)
+	assert.Equal(t, metav1.ConditionFalse, reached.Status)
+	assert.Equal(t, "1 of 3 nodes serve: others are booting", reached.Message)
+
+	_, reached = status(&powersave.FloorCounts{Wanted: 3, Held: 1, Why: powersave.FloorCapped, Text: "spec.maxPoweredUp is 1, and 1 nodes are up"})
+	assert.Equal(t, "MaxPoweredUp", reached.Reason)
+	assert.Equal(t, "1 of 3 nodes serve: spec.maxPoweredUp is 1, and 1 nodes are up", reached.Message)
+
+	s, reached = status(&powersave.FloorCounts{Wanted: 3, Held: 3})
+	assert.Equal(t, &v1alpha1.FloorStatus{Wanted: 3, Held: 3}, s.Floor)
+	assert.Equal(t, metav1.ConditionTrue, reached.Status)
+	assert.Equal(t, "Held", reached.Reason)
+
+	s, reached = status(nil)
+	assert.Nil(t, s.Floor, "it is taken out of the status, too")
+	assert.Equal(t, metav1.ConditionTrue, reached.Status)
+	assert.Equal(t, "NoFloor", reached.Reason)
+}
+
+func TestFloorOfNodeSet(t *testing.T) {
+	ns := newNodeSet("cpu", "cpu-[0-9]")
+	got := Validate([]*v1alpha1.NodeSet{ns})[0]
+	assert.Zero(t, got.Floor+got.FloorWas+got.MaxPoweredUp)
+	ns.Spec.Replicas, ns.Spec.MaxPoweredUp = new(int32(3)), new(int32(5))
+	ns.Status.Floor = &v1alpha1.FloorStatus{Wanted: 2}
+	got = Validate([]*v1alpha1.NodeSet{ns})[0]
+	assert.Equal(t, []int{3, 2, 5}, []int{got.Floor, got.FloorWas, got.MaxPoweredUp})
+	assert.Empty(t, got.Problem)
+}
