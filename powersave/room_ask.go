@@ -89,7 +89,7 @@ func (e *Engine) roomProblem(n *node, r *room) {
 // wait until all pods of the job have a place to go.
 func (e *Engine) roomOf(n *node) (r *room, asked bool) {
 	b := n.boot
-	r = e.rooms.jobs[n.jobs[0]]
+	r = e.rooms.jobs[e.roomJob(n)]
 	switch {
 	case r == nil, r.over() && (r.spent || r.nodes == nil), r.State == RoomExpired:
 		return e.askRoom(n, r)
@@ -116,7 +116,7 @@ func (e *Engine) roomOf(n *node) (r *room, asked bool) {
 // useRoom notes that the pod about to be made takes its share of a request.
 func (e *Engine) useRoom(n *node, name string) {
 	n.boot.room = name
-	if r := e.rooms.jobs[n.jobs[0]]; r.nodes != nil {
+	if r := e.rooms.jobs[e.roomJob(n)]; r.nodes != nil {
 		if r.served == nil {
 			r.served = map[string]bool{}
 		}
@@ -127,7 +127,7 @@ func (e *Engine) useRoom(n *node, name string) {
 // awaited says whether a boot in hand waits for the request.
 func (e *Engine) awaited(r *room) bool {
 	for name := range r.nodes {
-		if n := e.nodes[name]; n.boot != nil && n.boot.room == "" && n.boot.release == nil && len(n.jobs) > 0 && n.jobs[0] == r.Job {
+		if n := e.nodes[name]; n.boot != nil && n.boot.room == "" && n.boot.release == nil && len(n.jobs) > 0 && e.roomJob(n) == r.Job {
 			return true
 		}
 	}
@@ -136,7 +136,7 @@ func (e *Engine) awaited(r *room) bool {
 
 // askRoom asks for room for all pods of the first job of n that are still to be made, in place of the last request.
 func (e *Engine) askRoom(n *node, last *room) (r *room, asked bool) {
-	job := n.jobs[0]
+	job := e.roomJob(n)
 	nodes, fits := e.roomNodes(n)
 	if !fits {
 		n.boot.waits = "waiting for a place for all nodes of the job"
@@ -146,8 +146,10 @@ func (e *Engine) askRoom(n *node, last *room) (r *room, asked bool) {
 		return nil, false
 	}
 	r = &room{Room: Room{Job: job, Attempt: max(n.boot.generation, e.rooms.attempts[job]+1), State: RoomPending}, nodes: nodes}
-	if g := e.gangs[job]; g != nil {
-		r.until = g.deadline
+	for _, id := range e.hets.of(job) {
+		if g := e.gangs[id]; g != nil {
+			r.until = later(r.until, g.deadline)
+		}
 	}
 	if last != nil {
 		r.former = last.former
@@ -186,30 +188,21 @@ func (e *Engine) sendRoom(r *room) {
 // with its offering: the one chosen already, unless the job was denied it, or what the breakers would
 // say now. Not all fit if an offering's limit leaves no place.
 func (e *Engine) roomNodes(n *node) (nodes map[string]string, fits bool) {
-	g, job := e.gangs[n.jobs[0]], n.jobs[0]
-	names := slices.Clone(g.nodes)
-	for name := range g.whole.All() {
-		if m := e.nodes[name]; m != nil && m.boot == nil {
-			names = append(names, name)
-		}
-	}
+	job := e.roomJob(n)
 	nodes = map[string]string{n.name: n.boot.attempt.Offering}
 	inUse := map[string]map[string]int{}
-	for _, name := range names {
-		m := e.nodes[name]
-		if m == n || !e.sets[m.set].AskForRoom {
-			continue
-		}
+	for _, m := range e.roomMembers(n) {
+		name := m.name
 		if b := m.boot; b == nil {
 			if m.off != nil || m.pod != nil || m.read == 0 || !m.slurm.State.Any(NodePoweredDown) {
 				continue // up, or nobody knows
 			}
 		} else {
 			stays := m.pod != nil && m.pod.Phase != PodTerminating && m.pod.Phase != PodFailed && !b.moving && m.pod.Generation >= b.generation
-			if stays || b.release != nil || b.room != "" || len(m.jobs) == 0 || m.jobs[0] != job {
+			if stays || b.release != nil || b.room != "" || len(m.jobs) == 0 || e.roomJob(m) != job {
 				continue // it needs none, or another job asks for it
 			}
-			if a := b.attempt; a != nil && !slices.Contains(g.denied, BreakerKey{m.set, a.Offering}) {
+			if a := b.attempt; a != nil && !e.denied(n.jobs[0], BreakerKey{m.set, a.Offering}) {
 				nodes[name] = a.Offering
 				continue
 			}
@@ -265,20 +258,18 @@ func (e *Engine) roomAsked(ev RoomAsked) {
 
 // refuseRoom gives back a job that no request can be made for. Nothing else suffers for it.
 func (e *Engine) refuseRoom(r *room, err string) {
-	g := e.gangs[r.Job]
-	if g == nil {
-		return
-	}
-	for _, name := range g.nodes {
-		n := e.nodes[name]
-		if _, counted := r.nodes[name]; !counted || n.boot.release != nil || n.pod != nil {
-			continue
+	for _, g := range e.roomGangs(r.Job) {
+		for _, name := range g.nodes {
+			n := e.nodes[name]
+			if _, counted := r.nodes[name]; !counted || n.boot.release != nil || n.pod != nil {
+				continue
+			}
+			if n.boot.attempt != nil {
+				e.breakers.ProbeGone(*n.boot.attempt)
+			}
+			n.boot.attempt, n.boot.blamed = nil, true
+			e.giveBack(n, []uint32{g.job}, Verdict{Trouble: TroubleConfig, Reason: err})
+			return
 		}
-		if n.boot.attempt != nil {
-			e.breakers.ProbeGone(*n.boot.attempt)
-		}
-		n.boot.attempt, n.boot.blamed = nil, true
-		e.giveBack(n, []uint32{r.Job}, Verdict{Trouble: TroubleConfig, Reason: err})
-		return
 	}
 }

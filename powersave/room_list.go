@@ -99,20 +99,22 @@ func (e *Engine) adoptRooms(all []Room) {
 }
 
 func (e *Engine) decideGangs(jobs []uint32) {
+	decided := map[uint32]bool{}
 	for _, job := range jobs {
-		e.decideGang(job)
+		if parts := e.hets.of(job); !decided[parts[0]] {
+			decided[parts[0]] = true
+			e.decideGang(job)
+		}
 	}
 }
 
 // decideGang decides on those nodes of NodeSets that ask for room that the job waits for.
 func (e *Engine) decideGang(job uint32) {
-	g := e.gangs[job]
-	if g == nil {
-		return
-	}
-	for _, name := range slices.Clone(g.nodes) {
-		if n := e.nodes[name]; e.sets[n.set].AskForRoom {
-			e.decide(n)
+	for _, g := range e.roomGangs(job) {
+		for _, name := range slices.Clone(g.nodes) {
+			if n := e.nodes[name]; e.sets[n.set].AskForRoom {
+				e.decide(n)
+			}
 		}
 	}
 }
@@ -167,7 +169,7 @@ func (e *Engine) roomsDue() time.Time {
 func (e *Engine) planRooms() {
 	for _, job := range slices.Sorted(maps.Keys(e.rooms.jobs)) {
 		r := e.rooms.jobs[job]
-		if e.gangs[job] != nil || e.expected(r) {
+		if len(e.roomGangs(job)) > 0 || e.expected(r) {
 			continue
 		}
 		delete(e.rooms.jobs, job)

@@ -14,7 +14,7 @@ func (e *Engine) gangsRoom(n *node, v Verdict) *room {
 	if v.Trouble != TroubleCapacity || n.pod != nil || b.room != "" || b.attempt == nil || len(n.jobs) == 0 || !e.sets[n.set].AskForRoom {
 		return nil
 	}
-	r, g := e.rooms.jobs[n.jobs[0]], e.gangs[n.jobs[0]]
+	r, g := e.rooms.jobs[e.roomJob(n)], e.gangs[n.jobs[0]]
 	if r == nil || r.problem != "" || max(len(r.nodes), len(g.nodes)) < 2 {
 		return nil
 	}
@@ -24,19 +24,21 @@ func (e *Engine) gangsRoom(n *node, v Verdict) *room {
 // choices is the NodeSet less the offerings that the first of the jobs was denied.
 func (e *Engine) choices(name string, jobs []uint32) NodeSet {
 	set := e.sets[name]
-	if len(jobs) == 0 {
-		return set
-	}
-	if g := e.gangs[jobs[0]]; g != nil && len(g.denied) > 0 {
-		set.Offerings = slices.DeleteFunc(slices.Clone(set.Offerings), func(o Offering) bool { return slices.Contains(g.denied, BreakerKey{name, o.Name}) })
+	if e.rooms.used && len(jobs) > 0 && len(set.Offerings) > 0 {
+		set.Offerings = slices.DeleteFunc(slices.Clone(set.Offerings), func(o Offering) bool { return e.denied(jobs[0], BreakerKey{name, o.Name}) })
 	}
 	return set
+}
+
+// denied says whether there was no room for all of the job on the offering.
+func (e *Engine) denied(job uint32, where BreakerKey) bool {
+	return slices.ContainsFunc(e.roomGangs(job), func(g *gang) bool { return slices.Contains(g.denied, where) })
 }
 
 // roomElsewhere has the job of n, for which there is no room, ask again with another offering in the place of one. Which one lacked
 // room nobody tells: of each NodeSet it is taken to be the last in order, for the others were preferred, and are used up to their limits.
 func (e *Engine) roomElsewhere(n *node, r *room, v Verdict) bool {
-	g := e.gangs[r.Job]
+	g := e.gangs[n.jobs[0]]
 	used := map[string][]string{} // offerings by NodeSet
 	for name, offering := range r.nodes {
 		set := e.nodes[name].set

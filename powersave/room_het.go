@@ -1,0 +1,54 @@
+package powersave
+
+import "slices"
+
+// The components of a het job start together or not at all, so they ask for room together, in the name of their leader, as far as
+// their gates have told what they are: slurmctld runs PrologSlurmctld before ResumeProgram.
+
+// roomJob is the job in whose name room is asked for n: the first that waits for it, or the leader of its het job.
+func (e *Engine) roomJob(n *node) uint32 {
+	job := n.jobs[0]
+	if leader := e.hets.leader[job]; leader != 0 && e.rooms.jobs[job] == nil { // else it asked before that was known
+		return leader
+	}
+	return job
+}
+
+// roomGangs are the gangs of the job, and of the other components of its het job, that are known.
+func (e *Engine) roomGangs(job uint32) (gangs []*gang) {
+	for _, id := range e.hets.of(job) {
+		if g := e.gangs[id]; g != nil {
+			gangs = append(gangs, g)
+		}
+	}
+	return gangs
+}
+
+// roomMembers are the other nodes of the first job of n, and of its het job, whose NodeSets ask for room: those that boot, and those that
+// slurmctld has yet to power up.
+func (e *Engine) roomMembers(n *node) (members []*node) {
+	seen := map[*node]bool{n: true}
+	add := func(m *node) {
+		if m != nil && !seen[m] && e.sets[m.set].AskForRoom {
+			members = append(members, m)
+		}
+		seen[m] = true
+	}
+	for _, g := range e.roomGangs(n.jobs[0]) {
+		for _, name := range g.nodes {
+			add(e.nodes[name])
+		}
+		for name := range g.whole.All() {
+			if m := e.nodes[name]; m != nil && m.boot == nil {
+				add(m)
+			}
+		}
+	}
+	parts := e.hets.of(n.jobs[0])
+	for _, g := range e.gates {
+		for i := 0; len(parts) > 1 && slices.Contains(parts, g.job) && i < len(g.nodes); i++ {
+			add(g.nodes[i])
+		}
+	}
+	return members
+}
