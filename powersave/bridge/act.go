@@ -163,7 +163,9 @@ func (b *Bridge) mark(ctx context.Context, a powersave.MarkPod) powersave.Event 
 func (b *Bridge) taintHost(ctx context.Context, a powersave.TaintHost) powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	b.at(StepTaint)
 	err := b.Kubernetes.TaintHost(ctx, a)
+	b.at(StepTainted)
 	b.Metrics.hostMark(err)
 	if err != nil {
 		return powersave.HostTainted{TaintHost: a, Err: err.Error()}

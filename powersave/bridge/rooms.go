@@ -22,7 +22,9 @@ func (b *Bridge) askRoom(ctx context.Context, a powersave.AskRoom) powersave.Eve
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	asked := powersave.RoomAsked{Job: a.Request.Job, Attempt: a.Request.Attempt}
+	b.at(StepAskRoom)
 	name, err := b.Rooms.Ask(ctx, a.Request)
+	b.at(StepRoomAsked)
 	b.Metrics.podCall("ask_room", err)
 	if err != nil {
 		var own interface{ OfJob() bool }
@@ -54,7 +56,9 @@ func (b *Bridge) readRooms(ctx context.Context) powersave.Event {
 func (b *Bridge) dropRoom(ctx context.Context, a powersave.DropRoom) powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	b.at(StepDropRoom)
 	err := b.Rooms.Drop(ctx, a.Name)
+	b.at(StepRoomGone)
 	b.Metrics.podCall("drop_room", err)
 	if err != nil {
 		return powersave.RoomDropped{Name: a.Name, Err: err.Error()}

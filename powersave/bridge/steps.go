@@ -27,6 +27,12 @@ const (
 	StepUpdated    Step = "after update"
 	StepHold       Step = "before hold"
 	StepHeld       Step = "after hold"
+	StepTaint      Step = "before taint"
+	StepTainted    Step = "after taint"
+	StepAskRoom    Step = "before room is asked for"
+	StepRoomAsked  Step = "after room is asked for"
+	StepDropRoom   Step = "before room is dropped"
+	StepRoomGone   Step = "after room is dropped"
 	StepFinish     Step = "before finish"
 	StepFinished   Step = "after finish"
 )
@@ -36,6 +42,6 @@ func Steps() []Step {
 	return []Step{
 		StepRequest, StepCreate, StepCreated, StepPodSeen, StepRead, StepReadDone, StepRegistered, StepGate, StepMark, StepMarked,
 		StepStatus, StepStatusDone, StepDelete, StepDeleted, StepPodGone, StepTell, StepTold, StepUpdate, StepUpdated, StepHold, StepHeld,
-		StepFinish, StepFinished,
+		StepTaint, StepTainted, StepAskRoom, StepRoomAsked, StepDropRoom, StepRoomGone, StepFinish, StepFinished,
 	}
 }

@@ -102,7 +102,7 @@ func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet
 	if o.PartitionLines == nil {
 		o.PartitionLines = []string{"PartitionName=all Nodes=ALL Default=YES"}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	t.Cleanup(cancel)
 	s, err := stack.Open(config, o)
 	require.NoError(t, err)

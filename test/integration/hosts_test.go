@@ -131,7 +131,7 @@ func TestHostTrouble(t *testing.T) {
 			id := c.sbatch("sleep 30", "--nodelist=cpu-0")
 			c.waitJob(id, "RUNNING")
 			host := c.slurmdPods()["cpu-0"].Spec.NodeName
-			t.Cleanup(func() { c.mend(host) })
+			t.Cleanup(func() { c.mend(host, v1alpha1.AnnotationBadHardware) })
 			began := time.Now()
 			c.slurm("scontrol", "update", "nodename=cpu-0", "state=drain", "reason=NHC: GPU Xid 79")
 			c.eventually("the host to be marked", func() (bool, string) {
@@ -162,7 +162,7 @@ func TestHostTrouble(t *testing.T) {
 			})
 			c.waitZero("cpu-0")
 
-			c.mend(host)
+			c.mend(host, v1alpha1.AnnotationBadHardware)
 			c.changeSpec("cpu")
 			c.waitNodes("cpu-0", powersave.NodePoweredDown, powersave.NodeDrain)
 			c.slurm("scontrol", "update", "jobid="+id, "StartTime=now")
@@ -198,12 +198,12 @@ func (c *cluster) host(name string) *corev1.Node {
 	return host
 }
 
-// mend is what an administrator does when a host is repaired: kubectl taint nodes NAME slurmtide.io/bad-hardware-
-func (c *cluster) mend(host string) {
+// mend is what an administrator does when a host is repaired: kubectl taint nodes HOST KEY-
+func (c *cluster) mend(host, key string) {
 	c.t.Helper()
 	require.NoError(c.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		h := c.host(host)
-		h.Spec.Taints = slices.DeleteFunc(h.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.AnnotationBadHardware })
+		h.Spec.Taints = slices.DeleteFunc(h.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 		_, err := c.kube.CoreV1().Nodes().Update(c.ctx, h, metav1.UpdateOptions{})
 		return err
 	}))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
@@ -23,25 +24,27 @@ import (
 )
 
 // The steps at which the bridge is killed, by what is under way then.
-func killedAt() (resume, busy, suspend, giveBack []bridge.Step) {
+func killedAt() (resume, busy, taint, suspend, giveBack, rooms []bridge.Step) {
 	resume = []bridge.Step{
 		bridge.StepRequest, bridge.StepCreate, bridge.StepCreated, bridge.StepPodSeen, bridge.StepRead, bridge.StepReadDone,
 		bridge.StepRegistered, bridge.StepGate, bridge.StepStatus, bridge.StepStatusDone, bridge.StepFinish, bridge.StepFinished,
 	}
 	busy = []bridge.Step{bridge.StepMark, bridge.StepMarked}
+	taint = []bridge.Step{bridge.StepTaint, bridge.StepTainted}
 	suspend = []bridge.Step{
 		bridge.StepRequest, bridge.StepRead, bridge.StepReadDone, bridge.StepDelete, bridge.StepDeleted, bridge.StepPodGone,
 		bridge.StepUpdate, bridge.StepUpdated, bridge.StepFinish, bridge.StepFinished,
 	}
 	giveBack = []bridge.Step{bridge.StepTell, bridge.StepTold, bridge.StepUpdate, bridge.StepUpdated, bridge.StepHold, bridge.StepHeld}
-	return resume, busy, suspend, giveBack
+	rooms = []bridge.Step{bridge.StepAskRoom, bridge.StepRoomAsked, bridge.StepDropRoom, bridge.StepRoomGone}
+	return resume, busy, taint, suspend, giveBack, rooms
 }
 
 // The bridge is killed at each of its steps, as kill -9 does: nothing is lost, nothing stays, and what was under way goes on.
 func TestKills(t *testing.T) {
-	resume, busy, suspend, giveBack := killedAt()
+	resume, busy, taint, suspend, giveBack, rooms := killedAt()
 	for _, step := range bridge.Steps() {
-		require.True(t, slices.Contains(slices.Concat(resume, busy, suspend, giveBack), step), "the bridge is not killed at %q", step)
+		require.True(t, slices.Contains(slices.Concat(resume, busy, taint, suspend, giveBack, rooms), step), "the bridge is not killed at %q", step)
 	}
 	pair := func(i int) string { return fmt.Sprintf("cpu-[%d-%d]", 2*i, 2*i+1) }
 	badSet := func(i int) nodeSet {
@@ -49,16 +52,20 @@ func TestKills(t *testing.T) {
 			boot: v1alpha1.BootPolicy{UnschedulableGrace: &metav1.Duration{Duration: time.Second}}}
 	}
 	cpu := fmt.Sprintf("cpu-[0-%d]", 2*len(resume)-1)
-	sets, bad := []nodeSet{{name: "cpu", nodes: cpu}}, []string{}
+	room := fmt.Sprintf("room-[0-%d]", 2*len(rooms)-1)
+	sets, bad := []nodeSet{{name: "cpu", nodes: cpu}, {name: "room", nodes: room, boot: v1alpha1.BootPolicy{
+		ProvisioningRequest: &v1alpha1.ProvisioningRequest{ClassName: "test.slurmtide.io"}}}}, []string{}
 	for i := range giveBack {
 		sets, bad = append(sets, badSet(i)), append(bad, badSet(i).nodes)
 	}
 
 	forEachVersion(t, func(t *testing.T, version string) {
+		mark := "slurmtide.io/kills-" + version // one that keeps nobody's pods off the one host
 		c := deploy(t, "kills", version, stack.Options{
 			Gate: true, BridgeImage: "slurmtide/slurmtide:faults", SuspendTime: 3600, ResumeTimeout: 300,
-			ExtraConf:      []string{"MinJobAge=3600"},
-			PartitionLines: []string{"PartitionName=cpu Nodes=" + cpu + " Default=YES", "PartitionName=bad Nodes=" + strings.Join(bad, ",")},
+			ExtraConf: []string{"MinJobAge=3600"}, BridgeArgs: []string{"--host-taint=" + mark + ":PreferNoSchedule"},
+			PartitionLines: []string{"PartitionName=cpu Nodes=" + cpu + " Default=YES", "PartitionName=bad Nodes=" + strings.Join(bad, ","),
+				"PartitionName=room Nodes=" + room},
 		}, sets...)
 		on := func(nodes string) string {
 			return c.sbatch("sleep 1", "-N2", "--exclusive", "--nodelist="+nodes)
@@ -97,6 +104,30 @@ func TestKills(t *testing.T) {
 				assert.Equal(t, "0", c.jobField(id, "Restarts"))
 			})
 		}
+		marks := map[types.UID]string{} // hosts by the pods they were marked for
+		for i, step := range taint {
+			t.Run("taint/"+string(step), func(t *testing.T) {
+				c.t = t
+				node := fmt.Sprint("cpu-", 2*i)
+				pod := c.slurmdPods()[node]
+				marks[pod.UID] = pod.Spec.NodeName
+				c.killAt(step, func() {
+					c.slurm("scontrol", "update", "nodename="+node, "state=drain", "reason=NHC: GPU Xid 79")
+				})
+				c.eventually("host "+pod.Spec.NodeName+" to be marked for "+node, func() (bool, string) {
+					h := c.host(pod.Spec.NodeName)
+					found := slices.ContainsFunc(h.Spec.Taints, func(t corev1.Taint) bool { return t.Key == mark })
+					return found && strings.Contains(h.Annotations[v1alpha1.AnnotationBadHardware], string(pod.UID)), fmt.Sprint(h.Spec.Taints)
+				})
+				c.slurm("scontrol", "update", "nodename="+node, "state=resume")
+				c.waitNodes(node, powersave.NodeIdle, powersave.NodeDrain)
+			})
+		}
+		c.t = t
+		for pod, host := range marks {
+			assert.Equal(t, 1, strings.Count(c.host(host).Annotations[v1alpha1.AnnotationBadHardware], string(pod)), "noted once for each verdict")
+			c.mend(host, mark)
+		}
 		for i, step := range suspend {
 			t.Run("suspend/"+string(step), func(t *testing.T) {
 				c.t = t
@@ -123,12 +154,45 @@ func TestKills(t *testing.T) {
 				c.waitJob(id, "COMPLETED")
 			})
 		}
+		for i, step := range rooms {
+			t.Run("room/"+string(step), func(t *testing.T) {
+				c.t = t
+				nodes := fmt.Sprintf("room-[%d-%d]", 2*i, 2*i+1)
+				begin := func() string { return c.sbatch("sleep 1", "-N2", "-p", "room", "--nodelist="+nodes) }
+				var id string
+				if dropping := step == bridge.StepDropRoom || step == bridge.StepRoomGone; dropping {
+					c.killAt(step, func() {
+						id = begin()
+						c.answerRoom(c.room(), "Provisioned", "two hosts")
+					})
+				} else {
+					c.killAt(step, func() { id = begin() })
+					request := c.room()
+					assert.Equal(t, id, request.GetLabels()[v1alpha1.LabelJob])
+					assert.NotContains(t, c.slurmdPods(), fmt.Sprint("room-", 2*i), "before there is room")
+					c.answerRoom(request, "Provisioned", "two hosts")
+				}
+				c.waitJob(id, "COMPLETED")
+				assert.Equal(t, "0", c.jobField(id, "Restarts"))
+				if step == bridge.StepDropRoom { // the next bridge knows its job only if the spool still has the request
+					list, err := c.rooms().List(c.ctx, metav1.ListOptions{})
+					require.NoError(t, err)
+					for _, left := range list.Items { // it would go after half an hour
+						assert.Equal(t, id, left.GetLabels()[v1alpha1.LabelJob])
+						require.NoError(t, c.rooms().Delete(c.ctx, left.GetName(), metav1.DeleteOptions{}))
+						require.NoError(t, c.kube.CoreV1().PodTemplates(c.ns).DeleteCollection(c.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+					}
+				}
+				c.noRooms()
+			})
+		}
 		t.Run("every node can be used again", func(t *testing.T) {
 			c.t = t
 			id := c.sbatch("true", fmt.Sprint("-N", 2*len(resume)))
 			c.waitJob(id, "COMPLETED")
-			c.slurm("scontrol", "update", "nodename="+cpu+","+strings.Join(bad, ","), "state=power_down")
-			c.settled(cpu+","+strings.Join(bad, ","), id)
+			all := cpu + "," + room + "," + strings.Join(bad, ",")
+			c.slurm("scontrol", "update", "nodename="+all, "state=power_down")
+			c.settled(all, id)
 			assert.Empty(t, c.slurmdPods())
 		})
 	})

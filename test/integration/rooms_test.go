@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -29,38 +30,11 @@ func TestRooms(t *testing.T) {
 		set := c.build(nodeSet{name: "cpu", nodes: "cpu-[0-3]"})
 		set.Spec.Boot = &v1alpha1.BootPolicy{ProvisioningRequest: &v1alpha1.ProvisioningRequest{ClassName: "test.slurmtide.io"}}
 		c.create(set)
-		config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-		require.NoError(t, err)
-		all, err := dynamic.NewForConfig(config)
-		require.NoError(t, err)
-		requests := all.Resource(schema.GroupVersionResource{Group: "autoscaling.x-k8s.io", Version: "v1", Resource: "provisioningrequests"}).Namespace(c.ns)
-
-		// answer waits for the one request, and gives it the condition.
-		answer := func(t *testing.T, condition, message string) (request *unstructured.Unstructured) {
-			c.eventually("a ProvisioningRequest", func() (bool, string) {
-				list, err := requests.List(c.ctx, metav1.ListOptions{})
-				require.NoError(t, err)
-				if len(list.Items) == 1 {
-					request = &list.Items[0]
-				}
-				return len(list.Items) == 1, ""
-			})
+		answer := func(t *testing.T, condition, message string) *unstructured.Unstructured {
+			request := c.room()
 			assert.Empty(t, c.slurmdPods(), "before there is room")
-			require.NoError(t, unstructured.SetNestedSlice(request.Object, []any{map[string]any{
-				"type": condition, "status": "True", "reason": "Test", "message": message, "lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
-			}}, "status", "conditions"))
-			_, err := requests.UpdateStatus(c.ctx, request, metav1.UpdateOptions{})
-			require.NoError(t, err)
+			c.answerRoom(request, condition, message)
 			return request
-		}
-		nothingLeft := func(t *testing.T) {
-			c.eventually("the request and its template to go", func() (bool, string) {
-				list, err := requests.List(c.ctx, metav1.ListOptions{})
-				require.NoError(t, err)
-				templates, err := c.kube.CoreV1().PodTemplates(c.ns).List(c.ctx, metav1.ListOptions{})
-				require.NoError(t, err)
-				return len(list.Items)+len(templates.Items) == 0, ""
-			})
 		}
 
 		t.Run("provisioned", func(t *testing.T) {
@@ -81,7 +55,7 @@ func TestRooms(t *testing.T) {
 				return using == 2, ""
 			})
 			c.waitJob(id, "COMPLETED")
-			nothingLeft(t)
+			c.noRooms()
 			c.waitZero("cpu-[0-3]")
 		})
 		t.Run("bridge killed while it waits", func(t *testing.T) {
@@ -99,7 +73,7 @@ func TestRooms(t *testing.T) {
 			require.NoError(t, c.WaitReady(c.ctx))
 			answer(t, "Provisioned", "two hosts")
 			c.waitJob(id, "COMPLETED")
-			nothingLeft(t)
+			c.noRooms()
 			c.waitZero("cpu-[0-3]")
 		})
 		t.Run("failed", func(t *testing.T) {
@@ -109,8 +83,56 @@ func TestRooms(t *testing.T) {
 			comment := c.givenBack(id, "cpu-[0-3]")
 			assert.Contains(t, comment, "slurmtide: capacity: ProvisioningRequest ")
 			assert.Contains(t, comment, "failed: no such hosts in this zone")
-			nothingLeft(t)
+			c.noRooms()
 			c.slurm("scancel", id)
 		})
+	})
+}
+
+// rooms are the ProvisioningRequests of the stack.
+func (c *cluster) rooms() dynamic.ResourceInterface {
+	c.t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	require.NoError(c.t, err)
+	all, err := dynamic.NewForConfig(config)
+	require.NoError(c.t, err)
+	return all.Resource(schema.GroupVersionResource{Group: "autoscaling.x-k8s.io", Version: "v1", Resource: "provisioningrequests"}).Namespace(c.ns)
+}
+
+// room waits until there is one request, and no more.
+func (c *cluster) room() (request *unstructured.Unstructured) {
+	c.t.Helper()
+	rooms := c.rooms()
+	c.eventually("one ProvisioningRequest", func() (bool, string) {
+		list, err := rooms.List(c.ctx, metav1.ListOptions{})
+		require.NoError(c.t, err)
+		if len(list.Items) == 1 {
+			request = &list.Items[0]
+		}
+		return len(list.Items) == 1, fmt.Sprint(len(list.Items))
+	})
+	return request
+}
+
+// answerRoom gives the request a condition.
+func (c *cluster) answerRoom(request *unstructured.Unstructured, condition, message string) {
+	c.t.Helper()
+	require.NoError(c.t, unstructured.SetNestedSlice(request.Object, []any{map[string]any{
+		"type": condition, "status": "True", "reason": "Test", "message": message, "lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+	}}, "status", "conditions"))
+	_, err := c.rooms().UpdateStatus(c.ctx, request, metav1.UpdateOptions{})
+	require.NoError(c.t, err)
+}
+
+// noRooms waits until all requests and their templates are gone.
+func (c *cluster) noRooms() {
+	c.t.Helper()
+	rooms := c.rooms()
+	c.eventually("the request and its template to go", func() (bool, string) {
+		list, err := rooms.List(c.ctx, metav1.ListOptions{})
+		require.NoError(c.t, err)
+		templates, err := c.kube.CoreV1().PodTemplates(c.ns).List(c.ctx, metav1.ListOptions{})
+		require.NoError(c.t, err)
+		return len(list.Items)+len(templates.Items) == 0, fmt.Sprint(len(list.Items), " and ", len(templates.Items))
 	})
 }
