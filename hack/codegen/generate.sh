@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Makes everything in the repository that is generated from kube/api:
-#   kube/api/*/zz_generated.deepcopy.go, kube/generated/ (clientset, listers, informers),
-#   helm/slurmtide-crds/templates/ (CRDs)
+# Makes everything in the repository that is generated:
+#   from kube/api: kube/api/*/zz_generated.deepcopy.go, kube/generated/ (clientset, listers, informers),
+#     helm/slurmtide-crds/templates/ (CRDs)
+#   from scaler/external/externalscaler/*.proto: *.pb.go beside it
 #
 #   generate.sh          write the files
 #   generate.sh verify   write nothing, fail with a diff when a file is not up to date
@@ -10,6 +11,7 @@
 set -euo pipefail
 
 mode=${1:-write}
+shopt -s nullglob
 case $mode in write|verify) ;; *) echo "usage: $0 [verify]" >&2; exit 2 ;; esac
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,6 +20,7 @@ module=github.com/slurmtide/slurmtide
 apis=kube/api
 generated=kube/generated
 crds=helm/slurmtide-crds/templates
+proto=scaler/external/externalscaler
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -26,7 +29,7 @@ work=$tmp/module
 out=$tmp/out
 mkdir -p "$bin" "$work/kube" "$out/$crds" "$out/$generated"
 
-go build -C "$here" -o "$bin/" tool ./trimcrd
+go build -C "$here" -o "$bin/" tool ./trimcrd ./protogen
 : >"$tmp/header"
 cp "$root/go.mod" "$root/go.sum" "$work/"
 cp -r "$root/$apis" "$work/$apis"
@@ -58,16 +61,23 @@ for file in "$tmp"/crd/slurmtide.io_*.yaml; do
 	"$bin/trimcrd" <"$file" >"$out/$crds/${name#slurmtide.io_}"
 done
 
+"$bin/protogen" "$root/$proto" "$out/$proto" "$bin/protoc-gen-go" "$bin/protoc-gen-go-grpc"
+
 # Everything below these paths is ours to replace; what the generators no longer make goes away.
 targets=("$generated" "$crds")
 for dir in "$apis"/*/; do
 	targets+=("${dir}zz_generated.deepcopy.go")
 done
+for file in "$root/$proto"/*.pb.go "$out/$proto"/*.pb.go; do
+	targets+=("$proto/$(basename "$file")")
+done
+mapfile -t targets < <(printf '%s\n' "${targets[@]}" | sort -u)
 
 cd "$root"
 if [ "$mode" = write ]; then
 	for target in "${targets[@]}"; do
 		rm -rf "$target"
+		[ -e "$out/$target" ] || continue
 		mkdir -p "$(dirname "$target")"
 		cp -r "$out/$target" "$target"
 	done

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/slurmtide/slurmtide/internal/spelling"
 )
 
 // Exit codes of every command; a command may add its own above them.
@@ -151,37 +153,8 @@ func dashed(name string) string {
 
 // didYouMean returns a remark with the name nearest to given, "" when none is near.
 func didYouMean(given string, names []string) string {
-	best, least := "", len(given)/3+2
-	if len(given) <= 2 {
-		return "" // everything short is near
+	if best := spelling.Nearest(given, names); best != "" {
+		return fmt.Sprintf(" (did you mean %s?)", best)
 	}
-	for _, n := range names {
-		if d := distance(given, n); d < least {
-			best, least = n, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %s?)", best)
-}
-
-// distance counts the letters to insert, remove or replace on the way from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		next := []int{i + 1}
-		for j := range len(b) {
-			replace := row[j]
-			if a[i] != b[j] {
-				replace++
-			}
-			next = append(next, min(replace, row[j+1]+1, next[j]+1))
-		}
-		row = next
-	}
-	return row[len(b)]
+	return ""
 }

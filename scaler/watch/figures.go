@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +16,11 @@ type Figures struct {
 	Read     time.Time
 	Snapshot scaler.Snapshot // with the NodeSets, and whose each node is
 	Report   scaler.Report
-	sets     map[string]int
-	use      []Use
+
+	sets       map[string]int
+	use        []Use
+	own        int                 // as many NodeSets are Kubernetes' own; the others came by Watcher.With
+	partitions map[string][]string // names of own NodeSets in it
 }
 
 // Use is what runs on the nodes of a NodeSet.
@@ -39,11 +43,35 @@ func (f Figures) NodeSet(name string) (SetFigures, bool) {
 	return SetFigures{f.Report.NodeSets[i], f.use[i]}, true
 }
 
-// figure works everything out. It is pure.
-func figure(now time.Time, s scaler.Snapshot) *Figures {
-	f := &Figures{Read: now, Snapshot: s, Report: scaler.Demand(now, s), sets: make(map[string]int, len(s.NodeSets)), use: make([]Use, len(s.NodeSets))}
+// Own are the names of the NodeSets that Kubernetes has, without those of Watcher.With, ordered.
+func (f Figures) Own() []string {
+	names := make([]string, f.own)
+	for i := range names {
+		names[i] = f.Snapshot.NodeSets[i].Name
+	}
+	return names
+}
+
+// InPartition returns the names of the NodeSets in Kubernetes that have nodes in the partition; false if Slurm has no such partition.
+func (f Figures) InPartition(name string) ([]string, bool) {
+	sets, ok := f.partitions[name]
+	return sets, ok
+}
+
+// figure works everything out. It is pure. The first own NodeSets are Kubernetes' own.
+func figure(now time.Time, s scaler.Snapshot, own int) *Figures {
+	f := &Figures{
+		Read: now, Snapshot: s, Report: scaler.Demand(now, s), own: own,
+		sets: make(map[string]int, len(s.NodeSets)), use: make([]Use, len(s.NodeSets)), partitions: make(map[string][]string, len(s.Partitions)),
+	}
+	for _, p := range s.Partitions {
+		f.partitions[p.Name] = nil
+	}
 	for i, set := range s.NodeSets {
 		f.sets[set.Name] = i
+		if i < own {
+			f.join(set.Name, set.Partitions)
+		}
 	}
 	owner := make(map[string]int, len(s.Nodes))
 	gpus := map[string]int64{}
@@ -54,6 +82,9 @@ func figure(now time.Time, s scaler.Snapshot) *Figures {
 			continue
 		}
 		owner[n.Name] = at
+		if at < own {
+			f.join(n.NodeSet, n.Partitions)
+		}
 		used, known := gpus[n.GresUsed]
 		if !known {
 			used = gpusUsed(n.GresUsed)
@@ -79,6 +110,15 @@ func figure(now time.Time, s scaler.Snapshot) *Figures {
 		}
 	}
 	return f
+}
+
+// join notes that a NodeSet has nodes in the partitions.
+func (f *Figures) join(set string, partitions []string) {
+	for _, p := range partitions {
+		if sets, ok := f.partitions[p]; ok && !slices.Contains(sets, set) {
+			f.partitions[p] = append(sets, set)
+		}
+	}
 }
 
 func gpusUsed(gres string) int64 {

@@ -360,11 +360,11 @@ func (r *reader) publish() error {
 		w.good(seen, slow)
 		return nil
 	}
-	snap, err := r.complete(now)
+	snap, own, err := r.complete(now)
 	if err != nil {
 		return err
 	}
-	f := figure(now, snap)
+	f := figure(now, snap, own)
 	w.cfg.OnRead("demand", w.cfg.Now().Sub(now), nil)
 	r.stale = false
 	w.mu.Lock()
@@ -383,15 +383,15 @@ func (w *Watcher) good(seen time.Time, slow time.Duration) {
 	w.seen, w.slow, w.failed = seen, slow, nil
 }
 
-// complete puts NodeSets and settings into the snapshot.
-func (r *reader) complete(now time.Time) (scaler.Snapshot, error) {
+// complete puts NodeSets and settings into the snapshot, and tells how many of them are Kubernetes' own.
+func (r *reader) complete(now time.Time) (scaler.Snapshot, int, error) {
 	w := r.w
 	var sets []scaler.NodeSet
 	owner := func(string) string { return "" }
 	if w.cfg.NodeSets != nil {
 		var err error
 		if sets, owner, err = w.cfg.NodeSets.NodeSets(); err != nil {
-			return scaler.Snapshot{}, err
+			return scaler.Snapshot{}, 0, err
 		}
 	}
 	extras := w.extraSets(now)
@@ -399,7 +399,7 @@ func (r *reader) complete(now time.Time) (scaler.Snapshot, error) {
 	snap.Nodes = own(snap.Nodes, owner, extras)
 	snap.NodeSets = append(inPartitions(sets, snap.Nodes, r.partitionsOf), extras...)
 	snap.Select, snap.FreeWithin = w.cfg.Select, w.cfg.FreeWithin
-	return snap, nil
+	return snap, len(sets), nil
 }
 
 // extraSets are those that are still asked for, ordered by name.

@@ -1,0 +1,255 @@
+package external
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/slurmtide/slurmtide/scaler"
+	pb "github.com/slurmtide/slurmtide/scaler/external/externalscaler"
+	"github.com/slurmtide/slurmtide/scaler/watch"
+)
+
+// Source has the newest figures of one cluster. watch.Watcher is one.
+type Source interface {
+	Latest() (watch.Figures, error)
+	With(context.Context, scaler.NodeSet) (watch.Figures, error)
+	Changed() <-chan struct{}
+}
+
+// Service answers KEDA. It is safe for concurrent use.
+type Service struct {
+	pb.UnimplementedExternalScalerServer
+	clusters map[string]Source
+	names    []string // of clusters, ordered
+	closed   chan struct{}
+	close    sync.Once
+}
+
+// NewService answers for the clusters, by their names.
+func NewService(clusters map[string]Source) *Service {
+	s := &Service{clusters: clusters, closed: make(chan struct{})}
+	for name := range clusters {
+		s.names = append(s.names, name)
+	}
+	slices.Sort(s.names)
+	return s
+}
+
+// Close ends the streams, in good order: KEDA opens them anew after two seconds.
+func (s *Service) Close() { s.close.Do(func() { close(s.closed) }) }
+
+// IsActive says whether the figure is above activationThreshold.
+func (s *Service) IsActive(ctx context.Context, ref *pb.ScaledObjectRef) (*pb.IsActiveResponse, error) {
+	t, source, err := s.open(ref)
+	if err != nil {
+		return nil, err
+	}
+	value, err := figure(ctx, source, &t)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.IsActiveResponse{Result: value > t.activation}, nil
+}
+
+// StreamIsActive says so at once, and again whenever it changes. While Slurm cannot be read it keeps silent: KEDA
+// waits longer and longer before it opens a stream that failed, and learns of the error when it polls.
+func (s *Service) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.IsActiveResponse]) error {
+	t, source, err := s.open(ref)
+	if err != nil {
+		return err
+	}
+	ctx := stream.Context()
+	said, active := false, false
+	for {
+		changed := source.Changed()
+		value, err := figure(ctx, source, &t)
+		switch {
+		case ctx.Err() != nil:
+			return status.FromContextError(ctx.Err()).Err()
+		case status.Code(err) == codes.Unavailable:
+		case err != nil:
+			return err
+		case !said || active != (value > t.activation):
+			said, active = true, value > t.activation
+			if err := stream.Send(&pb.IsActiveResponse{Result: active}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-s.closed:
+			return nil
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+// GetMetricSpec gives the metric's name and target. It works without Slurm, so that KEDA can make its HPA.
+func (s *Service) GetMetricSpec(ctx context.Context, ref *pb.ScaledObjectRef) (*pb.GetMetricSpecResponse, error) {
+	t, source, err := s.open(ref)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := figure(ctx, source, &t); err != nil && status.Code(err) != codes.Unavailable {
+		return nil, err
+	}
+	return spec(&t), nil
+}
+
+// StreamMetricSpec gives the same at once; it does not change as long as the trigger does not.
+func (s *Service) StreamMetricSpec(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.GetMetricSpecResponse]) error {
+	t, _, err := s.open(ref)
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(spec(&t)); err != nil {
+		return err
+	}
+	select {
+	case <-s.closed:
+		return nil
+	case <-stream.Context().Done():
+		return status.FromContextError(stream.Context().Err()).Err()
+	}
+}
+
+func spec(t *trigger) *pb.GetMetricSpecResponse {
+	return &pb.GetMetricSpecResponse{MetricSpecs: []*pb.MetricSpec{{
+		MetricName: t.metricName(), TargetSize: max(1, int64(math.Round(t.target))), TargetSizeFloat: t.target,
+	}}}
+}
+
+// GetMetrics gives the figure.
+func (s *Service) GetMetrics(ctx context.Context, r *pb.GetMetricsRequest) (*pb.GetMetricsResponse, error) {
+	t, source, err := s.open(r.GetScaledObjectRef())
+	if err != nil {
+		return nil, err
+	}
+	if name := r.GetMetricName(); name != "" && name != t.metricName() {
+		return nil, status.Errorf(codes.NotFound, "there is no metric %q: the trigger's metric is %s", name, t.metricName())
+	}
+	value, err := figure(ctx, source, &t)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.GetMetricsResponse{MetricValues: []*pb.MetricValue{{
+		MetricName: t.metricName(), MetricValue: int64(math.Round(value)), MetricValueFloat: value,
+	}}}, nil
+}
+
+// open reads the trigger and finds its cluster.
+func (s *Service) open(ref *pb.ScaledObjectRef) (trigger, Source, error) {
+	t, err := parseTrigger(ref.GetScalerMetadata())
+	if err != nil {
+		return trigger{}, nil, err
+	}
+	if t.cluster == "" {
+		if len(s.names) != 1 {
+			return trigger{}, nil, invalid(keyCluster, "it is missing: there are %s", strings.Join(s.names, ", "))
+		}
+		return t, s.clusters[s.names[0]], nil
+	}
+	source, ok := s.clusters[t.cluster]
+	if !ok {
+		return trigger{}, nil, notFound(keyCluster, "there is no %q%s; there are %s", t.cluster, meant(t.cluster, s.names), strings.Join(s.names, ", "))
+	}
+	return t, source, nil
+}
+
+func notFound(key, format string, args ...any) error {
+	return status.Errorf(codes.NotFound, "trigger metadata: %s: %s", key, fmt.Sprintf(format, args...))
+}
+
+// figure finds what the trigger asks for in the newest figures.
+func figure(ctx context.Context, source Source, t *trigger) (float64, error) {
+	f, err := source.Latest()
+	if err != nil {
+		return 0, failure(err)
+	}
+	name := t.nodeSet
+	switch sets, ok := f.InPartition(t.partition); {
+	case name != "":
+	case !ok:
+		return 0, notFound(keyPartition, "Slurm has no partition %q%s", t.partition, meant(t.partition, partitions(f)))
+	case t.shape != nil:
+		set := t.extra()
+		if f, err = source.With(ctx, set); err != nil {
+			return 0, failure(err)
+		}
+		name = set.Name
+	case len(sets) == 0:
+		return 0, notFound(keyPartition, "partition %s has no NodeSet: give cpus, memory and maxNodes of the nodes that it can get", t.partition)
+	case len(sets) > 1:
+		return 0, invalid(keyPartition, "partition %s has several NodeSets, %s: give nodeSet", t.partition, strings.Join(sets, ", "))
+	default:
+		name = sets[0]
+	}
+	d, ok := f.NodeSet(name)
+	if !ok {
+		own := f.Own()
+		return 0, notFound(keyNodeSet, "there is no NodeSet %q%s; there are %s. For nodes of another operator give partition, cpus, memory and maxNodes",
+			name, meant(name, own), shorten(own))
+	}
+	return t.value(d), nil
+}
+
+// value picks the figure.
+func (t *trigger) value(d watch.SetFigures) float64 {
+	running := int64(1)
+	if t.waiting {
+		running = 0
+	}
+	switch t.metric {
+	case metricGPUs:
+		return float64(d.GPUs + running*d.Running.GPUs)
+	case metricCPUs:
+		return float64(d.CPUs + running*d.Running.CPUs)
+	case metricJobs:
+		return float64(d.Jobs + running*d.Running.Jobs)
+	default:
+		return float64(d.New.Greedy+d.Ready) + float64(running)*float64(d.InUse)
+	}
+}
+
+// failure gives errors of a Source their code.
+func failure(err error) error {
+	var old *watch.NotReadError
+	switch {
+	case errors.As(err, &old):
+		return status.Error(codes.Unavailable, err.Error())
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	default:
+		return status.Error(codes.ResourceExhausted, err.Error())
+	}
+}
+
+func partitions(f watch.Figures) []string {
+	var names []string
+	for _, p := range f.Snapshot.Partitions {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// shorten lists names, as many as people read.
+func shorten(names []string) string {
+	const most = 20
+	if len(names) == 0 {
+		return "none"
+	}
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}

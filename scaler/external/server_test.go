@@ -1,0 +1,361 @@
+package external
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/slurmtide/slurmtide/scaler"
+	pb "github.com/slurmtide/slurmtide/scaler/external/externalscaler"
+	"github.com/slurmtide/slurmtide/scaler/watch"
+)
+
+// slurm is a queue that can be filled, and that can fail.
+type slurm struct {
+	mu    sync.Mutex
+	jobs  []scaler.Job
+	nodes []scaler.Node
+	at    int64
+	fails error
+}
+
+func newSlurm(nodes int) *slurm {
+	s := &slurm{at: 1000}
+	for i := range nodes {
+		s.nodes = append(s.nodes, scaler.Node{Name: fmt.Sprintf("cpu-%d", i), Partitions: []string{"cpu", "all"}, State: scaler.NodeOff, Shape: &scaler.Shape{CPUs: 4, Memory: 1000}})
+	}
+	s.nodes = append(s.nodes, scaler.Node{Name: "gpu-0", Partitions: []string{"gpu", "all"}, State: scaler.NodeUp, Shape: &scaler.Shape{CPUs: 8, Memory: 8000, Gres: "gpu:4"}, AllocCPUs: 6, GresUsed: "gpu:3"})
+	s.jobs = []scaler.Job{{ID: 1, State: scaler.JobRunning, Nodes: "gpu-0"}}
+	return s
+}
+
+func (s *slurm) submit(partition string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at++
+	for range n {
+		s.jobs = append(s.jobs, scaler.Job{
+			ID: uint32(len(s.jobs) + 1), Reason: "Resources", Priority: 1,
+			Request: scaler.Request{Partitions: partition, Tasks: 1, CPUs: 4, CPUsPerTask: 4, Memory: 1000},
+		})
+	}
+}
+
+func (s *slurm) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails = err
+}
+
+func (s *slurm) QueuePartitions(context.Context) ([]scaler.Partition, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return []scaler.Partition{{Name: "cpu"}, {Name: "gpu"}, {Name: "all"}, {Name: "slinky"}}, s.fails
+}
+
+func (s *slurm) QueueNodes(context.Context) ([]scaler.Node, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.nodes), s.fails
+}
+
+func (s *slurm) QueueJobs(_ context.Context, since time.Time) ([]scaler.Job, time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if since.Unix() == s.at {
+		return nil, time.Time{}, s.fails
+	}
+	return slices.Clone(s.jobs), time.Unix(s.at, 0), s.fails
+}
+
+// NodeSets and Changed make it the source of NodeSets, too.
+func (s *slurm) NodeSets() ([]scaler.NodeSet, func(string) string, error) {
+	return []scaler.NodeSet{{Name: "cpu"}, {Name: "gpu"}}, func(n string) string { set, _, _ := strings.Cut(n, "-"); return set }, nil
+}
+
+func (s *slurm) Changed() <-chan struct{} { return nil }
+
+// watcher runs one for the time of the test.
+func watcher(t testing.TB, s *slurm) *watch.Watcher {
+	w := watch.New(watch.Config{Queue: s, NodeSets: s, MaxAge: 1500 * time.Millisecond, Every: 100 * time.Millisecond, NodesEvery: 300 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = w.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	require.Eventually(t, func() bool { _, err := w.Latest(); return err == nil }, 10*time.Second, 10*time.Millisecond)
+	return w
+}
+
+// serve runs the service and returns its address.
+func serve(t testing.TB, s *Service, o Options) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	go func() { defer close(done); assert.NoError(t, s.Serve(ctx, listener, o)) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return listener.Addr().String()
+}
+
+func dial(t testing.TB, address string, creds credentials.TransportCredentials) *grpc.ClientConn {
+	if creds == nil {
+		creds = insecure.NewCredentials()
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func ref(m meta) *pb.ScaledObjectRef {
+	return &pb.ScaledObjectRef{Name: "so", Namespace: "slurm", ScalerMetadata: m}
+}
+
+func TestAnswers(t *testing.T) {
+	s := newSlurm(10)
+	s.submit("cpu", 3)
+	client := pb.NewExternalScalerClient(dial(t, serve(t, NewService(map[string]Source{"one": watcher(t, s)}), Options{}), nil))
+	slinky := func(more ...string) meta {
+		m := meta{"partition": "slinky", "cpus": "4", "memory": "1000", "maxNodes": "5"}
+		for i := 0; i < len(more); i += 2 {
+			m[more[i]] = more[i+1]
+		}
+		return m
+	}
+	s.submit("slinky", 7)
+	for name, tc := range map[string]struct {
+		meta   meta
+		name   string
+		target float64
+		value  float64
+		active bool
+	}{
+		"nodes":                    {meta{"nodeSet": "cpu"}, "slurm-nodes", 1, 3, true},
+		"of the named cluster":     {meta{"nodeSet": "cpu", "cluster": "one"}, "slurm-nodes", 1, 3, true},
+		"by partition":             {meta{"partition": "cpu"}, "slurm-nodes", 1, 3, true},
+		"below the threshold":      {meta{"nodeSet": "cpu", "activationThreshold": "3"}, "slurm-nodes", 1, 3, false},
+		"cpus":                     {meta{"nodeSet": "cpu", "metric": "cpus", "target": "4"}, "slurm-cpus", 4, 12, true},
+		"half a target":            {meta{"nodeSet": "cpu", "metric": "jobs", "target": "0.5"}, "slurm-jobs", 0.5, 3, true},
+		"nodes in use":             {meta{"nodeSet": "gpu"}, "slurm-nodes", 1, 1, true},
+		"without those in use":     {meta{"nodeSet": "gpu", "includeRunning": "false"}, "slurm-nodes", 1, 0, false},
+		"gpus in use":              {meta{"nodeSet": "gpu", "metric": "gpus", "target": "4"}, "slurm-gpus", 4, 3, true},
+		"jobs running":             {meta{"nodeSet": "gpu", "metric": "jobs", "target": "1"}, "slurm-jobs", 1, 1, true},
+		"nodes of others, at most": {slinky(), "slurm-nodes", 1, 5, true},
+		"cpus of others":           {slinky("metric", "cpus", "target", "4"), "slurm-cpus", 4, 20, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			spec, err := client.GetMetricSpec(ctx, ref(tc.meta))
+			require.NoError(t, err)
+			require.Len(t, spec.MetricSpecs, 1)
+			assert.Equal(t, tc.name, spec.MetricSpecs[0].MetricName)
+			assert.InDelta(t, tc.target, spec.MetricSpecs[0].TargetSizeFloat, 0)
+			assert.Equal(t, max(1, int64(tc.target)), spec.MetricSpecs[0].TargetSize)
+			require.EventuallyWithT(t, func(t *assert.CollectT) {
+				got, err := client.GetMetrics(ctx, &pb.GetMetricsRequest{ScaledObjectRef: ref(tc.meta), MetricName: tc.name})
+				require.NoError(t, err)
+				require.Len(t, got.MetricValues, 1)
+				assert.Equal(t, tc.name, got.MetricValues[0].MetricName)
+				assert.InDelta(t, tc.value, got.MetricValues[0].MetricValueFloat, 0)
+				assert.Equal(t, int64(tc.value), got.MetricValues[0].MetricValue)
+			}, 5*time.Second, 20*time.Millisecond)
+			active, err := client.IsActive(ctx, ref(tc.meta))
+			require.NoError(t, err)
+			assert.Equal(t, tc.active, active.Result)
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	w := watcher(t, newSlurm(3))
+	client := pb.NewExternalScalerClient(dial(t, serve(t, NewService(map[string]Source{"one": w, "two": w}), Options{}), nil))
+	for name, tc := range map[string]struct {
+		meta meta
+		code codes.Code
+		want string
+	}{
+		"no cluster":        {meta{"nodeSet": "cpu"}, codes.InvalidArgument, "cluster: it is missing: there are one, two"},
+		"unknown cluster":   {meta{"cluster": "tow", "nodeSet": "cpu"}, codes.NotFound, `cluster: there is no "tow" (did you mean two?); there are one, two`},
+		"unknown NodeSet":   {meta{"cluster": "one", "nodeSet": "cpus"}, codes.NotFound, `nodeSet: there is no NodeSet "cpus" (did you mean cpu?); there are cpu, gpu. For nodes of another operator give partition, cpus, memory and maxNodes`},
+		"unknown partition": {meta{"cluster": "one", "partition": "slinkie"}, codes.NotFound, `partition: Slurm has no partition "slinkie" (did you mean slinky?)`},
+		"the same, shape":   {meta{"cluster": "one", "partition": "x", "cpus": "1", "memory": "1", "maxNodes": "1"}, codes.NotFound, `partition: Slurm has no partition "x"`},
+		"without a NodeSet": {meta{"cluster": "one", "partition": "slinky"}, codes.NotFound, "partition: partition slinky has no NodeSet: give cpus, memory and maxNodes of the nodes that it can get"},
+		"with several":      {meta{"cluster": "one", "partition": "all"}, codes.InvalidArgument, "partition: partition all has several NodeSets, cpu, gpu: give nodeSet"},
+		"unknown key":       {meta{"cluster": "one", "nodeSet": "cpu", "Target": "1"}, codes.InvalidArgument, "Target: there is no such key (did you mean target?); there are " + strings.Join(ours(), ", ")},
+		"nothing given":     {nil, codes.InvalidArgument, "nodeSet: it is missing: give nodeSet, or partition with the shape of its nodes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			_, spec := client.GetMetricSpec(ctx, ref(tc.meta))
+			_, metrics := client.GetMetrics(ctx, &pb.GetMetricsRequest{ScaledObjectRef: ref(tc.meta)})
+			_, active := client.IsActive(ctx, ref(tc.meta))
+			stream, err := client.StreamIsActive(ctx, ref(tc.meta))
+			require.NoError(t, err)
+			_, pushed := stream.Recv()
+			for call, err := range map[string]error{"GetMetricSpec": spec, "GetMetrics": metrics, "IsActive": active, "StreamIsActive": pushed} {
+				assert.Equal(t, tc.code, status.Code(err), call)
+				assert.Equal(t, "trigger metadata: "+tc.want, status.Convert(err).Message(), call)
+			}
+		})
+	}
+	_, err := client.GetMetrics(t.Context(), &pb.GetMetricsRequest{ScaledObjectRef: ref(meta{"cluster": "one", "nodeSet": "cpu"}), MetricName: "slurm-gpus"})
+	assert.Equal(t, codes.NotFound, status.Code(err))
+	_, err = client.IsActive(t.Context(), ref(meta{"nodeSet": strings.Repeat("x", MaxMessage)}))
+	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
+	assert.Contains(t, err.Error(), "larger than max")
+}
+
+// A push comes within a second of the job, errors do not look like "inactive", and streams outlive a Slurm that is away.
+func TestStreamIsActive(t *testing.T) {
+	s := newSlurm(10)
+	service := NewService(map[string]Source{"one": watcher(t, s)})
+	client := pb.NewExternalScalerClient(dial(t, serve(t, service, Options{}), nil))
+	stream, err := client.StreamIsActive(t.Context(), ref(meta{"nodeSet": "cpu"}))
+	require.NoError(t, err)
+	got := make(chan bool, 10)
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			r, err := stream.Recv()
+			if err != nil {
+				ended <- err
+				return
+			}
+			got <- r.Result
+		}
+	}()
+	assert.False(t, <-got)
+	submitted := time.Now()
+	s.submit("cpu", 1)
+	assert.True(t, <-got)
+	assert.Less(t, time.Since(submitted), time.Second)
+
+	s.fail(errors.New("slurmctld is away"))
+	require.Eventually(t, func() bool {
+		_, err := client.IsActive(t.Context(), ref(meta{"nodeSet": "cpu"}))
+		return status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "slurmctld is away")
+	}, 10*time.Second, 50*time.Millisecond)
+	_, err = client.GetMetrics(t.Context(), &pb.GetMetricsRequest{ScaledObjectRef: ref(meta{"nodeSet": "cpu"})})
+	assert.Equal(t, codes.Unavailable, status.Code(err))
+	_, err = client.GetMetricSpec(t.Context(), ref(meta{"nodeSet": "cpu"}))
+	assert.NoError(t, err, "it does not depend on Slurm")
+	require.Error(t, service.Ready())
+	s.mu.Lock()
+	s.jobs, s.fails = nil, nil
+	s.at++
+	s.mu.Unlock()
+	assert.False(t, <-got, "the stream is still the same")
+	service.Close()
+	assert.ErrorContains(t, <-ended, "EOF")
+}
+
+func TestStreamMetricSpec(t *testing.T) {
+	client := pb.NewExternalScalerClient(dial(t, serve(t, NewService(map[string]Source{"one": watcher(t, newSlurm(1))}), Options{}), nil))
+	stream, err := client.StreamMetricSpec(t.Context(), ref(meta{"nodeSet": "cpu", "metric": "cpus", "target": "4"}))
+	require.NoError(t, err)
+	got, err := stream.Recv()
+	require.NoError(t, err)
+	assert.Equal(t, "slurm-cpus", got.MetricSpecs[0].MetricName)
+}
+
+func TestHealthAndReflection(t *testing.T) {
+	s := newSlurm(1)
+	conn := dial(t, serve(t, NewService(map[string]Source{"one": watcher(t, s)}), Options{}), nil)
+	state := func(service string) healthpb.HealthCheckResponse_ServingStatus {
+		r, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
+		require.NoError(t, err)
+		return r.Status
+	}
+	assert.Equal(t, healthpb.HealthCheckResponse_SERVING, state(""))
+	assert.Equal(t, healthpb.HealthCheckResponse_SERVING, state("externalscaler.ExternalScaler"))
+	s.fail(errors.New("away"))
+	require.Eventually(t, func() bool { return state("externalscaler.ExternalScaler") == healthpb.HealthCheckResponse_NOT_SERVING }, 10*time.Second, 50*time.Millisecond)
+	assert.Equal(t, healthpb.HealthCheckResponse_SERVING, state(""), "errors have to be answered, too")
+
+	stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}))
+	list, err := stream.Recv()
+	require.NoError(t, err)
+	assert.Contains(t, list.String(), "externalscaler.ExternalScaler")
+	require.NoError(t, stream.CloseSend())
+}
+
+func TestMetrics(t *testing.T) {
+	s := newSlurm(3)
+	s.submit("cpu", 2)
+	clusters := map[string]Source{"one": watcher(t, s)}
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry, clusters)
+	m.Read("one")("jobs", time.Millisecond, nil)
+	m.Read("one")("jobs", time.Millisecond, errors.New("no"))
+	client := pb.NewExternalScalerClient(dial(t, serve(t, NewService(clusters), Options{Metrics: m}), nil))
+	_, err := client.IsActive(t.Context(), ref(meta{"nodeSet": "cpu"}))
+	require.NoError(t, err)
+	_, err = client.IsActive(t.Context(), ref(nil))
+	require.Error(t, err)
+	got := gather(t, registry)
+	for name, want := range map[string]float64{
+		`slurmtide_scaler_nodes_needed{cluster="one",nodeset="cpu"}`:                       2,
+		`slurmtide_scaler_nodes_needed{cluster="one",nodeset="gpu"}`:                       1,
+		`slurmtide_scaler_nodes_to_power_up{cluster="one",estimate="lower",nodeset="cpu"}`: 2,
+		`slurmtide_scaler_nodes{cluster="one",nodeset="gpu",state="in_use"}`:               1,
+		`slurmtide_scaler_nodes{cluster="one",nodeset="cpu",state="off"}`:                  3,
+		`slurmtide_scaler_pending_demand{cluster="one",nodeset="cpu",resource="cpus"}`:     8,
+		`slurmtide_scaler_running{cluster="one",nodeset="gpu",resource="gpus"}`:            3,
+		`slurmtide_scaler_pending_jobs{cluster="one",why="capacity"}`:                      2,
+		`slurmtide_scaler_read_failures_total{cluster="one",what="jobs"}`:                  1,
+		`slurmtide_scaler_readable{cluster="one"}`:                                         1,
+		`slurmtide_scaler_requests_total{code="InvalidArgument",method="IsActive"}`:        1,
+		`slurmtide_scaler_requests_total{code="OK",method="IsActive"}`:                     1,
+	} {
+		value, ok := got[name]
+		assert.True(t, ok, name)
+		assert.InDelta(t, want, value, 0, name)
+	}
+	assert.InDelta(t, float64(time.Now().Unix()), got[`slurmtide_scaler_read_timestamp_seconds{cluster="one"}`], 30)
+	s.fail(errors.New("away"))
+	assert.Eventually(t, func() bool {
+		now := gather(t, registry)
+		_, figures := now[`slurmtide_scaler_nodes_needed{cluster="one",nodeset="cpu"}`]
+		return now[`slurmtide_scaler_readable{cluster="one"}`] == 0 && !figures
+	}, 10*time.Second, 50*time.Millisecond, "no figures, and not 0")
+}
+
+// gather returns counters and gauges by name and labels.
+func gather(t *testing.T, r *prometheus.Registry) map[string]float64 {
+	families, err := r.Gather()
+	require.NoError(t, err)
+	all := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			all[family.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return all
+}

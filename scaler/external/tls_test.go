@@ -1,0 +1,204 @@
+package external
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/slurmtide/slurmtide/scaler/external/externalscaler"
+)
+
+// authority signs certificates.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+	next int64
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
+	require.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return &authority{t: t, cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), next: 2}
+}
+
+// sign makes a certificate, good for d from now on, and its key.
+func (a *authority) sign(d time.Duration) (cert, key []byte) {
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(a.t, err)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(a.next), Subject: pkix.Name{CommonName: "scaler"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(d),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	a.next++
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, k.Public(), a.key)
+	require.NoError(a.t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(k)
+	require.NoError(a.t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
+}
+
+// lines is a log that can be read.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+type tlsServer struct {
+	t       *testing.T
+	files   TLSFiles
+	address string
+	log     *lines
+}
+
+func write(t *testing.T, file string, data []byte) {
+	require.NoError(t, os.WriteFile(file+".new", data, 0o600))
+	require.NoError(t, os.Rename(file+".new", file))
+}
+
+func newTLSServer(t *testing.T, server, clients *authority) *tlsServer {
+	dir := t.TempDir()
+	s := &tlsServer{t: t, files: TLSFiles{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")}, log: &lines{}}
+	s.replace(server.sign(time.Hour))
+	if clients != nil {
+		s.files.ClientCA = filepath.Join(dir, "ca.crt")
+		write(t, s.files.ClientCA, clients.pem)
+	}
+	log := slog.New(slog.NewTextHandler(s.log, nil))
+	certs, err := LoadTLS(s.files, log)
+	require.NoError(t, err)
+	s.address = serve(t, NewService(map[string]Source{"one": watcher(t, newSlurm(1))}), Options{TLS: certs, Log: log})
+	return s
+}
+
+func (s *tlsServer) replace(cert, key []byte) {
+	write(s.t, s.files.Cert, cert)
+	write(s.t, s.files.Key, key)
+}
+
+// call asks over a new connection and returns the serial number of the server's certificate.
+func (s *tlsServer) call(roots *authority, client ...tls.Certificate) (int64, error) {
+	pool := x509.NewCertPool()
+	pool.AddCert(roots.cert)
+	var serial int64
+	config := &tls.Config{RootCAs: pool, VerifyConnection: func(c tls.ConnectionState) error {
+		serial = c.PeerCertificates[0].SerialNumber.Int64()
+		return nil
+	}}
+	if client != nil { // shown also to a server that will not like it
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &client[0], nil }
+	}
+	conn := dial(s.t, s.address, credentials.NewTLS(config))
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := pb.NewExternalScalerClient(conn).IsActive(ctx, ref(meta{"nodeSet": "cpu"}))
+	return serial, err
+}
+
+func TestTLSRotation(t *testing.T) {
+	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
+	s := newTLSServer(t, ca, nil)
+	serial, err := s.call(ca)
+	require.NoError(t, err)
+	assert.Equal(t, int64(2), serial)
+	_, err = s.call(other)
+	require.ErrorContains(t, err, "certificate signed by unknown authority")
+
+	s.replace(ca.sign(time.Hour))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		serial, err := s.call(ca)
+		require.NoError(c, err)
+		assert.Equal(c, int64(3), serial)
+	}, 10*time.Second, 100*time.Millisecond)
+
+	// Half a file, a certificate without its key and one that expired leave what was.
+	write(t, s.files.Cert, []byte("-----BEGIN"))
+	time.Sleep(reloadEvery)
+	serial, err = s.call(ca)
+	require.NoError(t, err)
+	assert.Equal(t, int64(3), serial)
+	s.replace(ca.sign(-time.Minute))
+	time.Sleep(reloadEvery)
+	serial, err = s.call(ca)
+	require.NoError(t, err)
+	assert.Equal(t, int64(3), serial)
+	assert.Regexp(t, `the certificate in use is kept.*the certificate in \S*tls.crt expired at .*: renew it`, s.log.String())
+
+	_, err = LoadTLS(s.files, slog.New(slog.DiscardHandler))
+	require.ErrorContains(t, err, "expired at", "nobody could connect")
+}
+
+func TestMutualTLS(t *testing.T) {
+	ca, clients, next := newAuthority(t, "ca"), newAuthority(t, "clients"), newAuthority(t, "next")
+	s := newTLSServer(t, ca, clients)
+	pair := func(a *authority, d time.Duration) tls.Certificate {
+		p, err := tls.X509KeyPair(a.sign(d))
+		require.NoError(t, err)
+		return p
+	}
+	_, err := s.call(ca, pair(clients, time.Hour))
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		client []tls.Certificate
+		log    string
+	}{
+		"none":             {nil, "client didn't provide a certificate"},
+		"of somebody else": {[]tls.Certificate{pair(next, time.Hour)}, "unknown authority"},
+		"an expired one":   {[]tls.Certificate{pair(clients, -time.Minute)}, "certificate has expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := s.call(ca, tc.client...)
+			assert.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+			assert.Eventually(t, func() bool { return bytes.Contains([]byte(s.log.String()), []byte(tc.log)) }, 5*time.Second, 20*time.Millisecond, s.log)
+		})
+	}
+	write(t, s.files.ClientCA, next.pem)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, err := s.call(ca, pair(next, time.Hour))
+		require.NoError(c, err)
+		_, err = s.call(ca, pair(clients, time.Hour))
+		require.Error(c, err)
+	}, 10*time.Second, 100*time.Millisecond)
+}
