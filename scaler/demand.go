@@ -27,6 +27,9 @@ type NodeSetDemand struct {
 	Name string
 	// New is the number of nodes to power up now, so that all jobs that count start.
 	New Estimate
+	// PowerUp names New.Greedy nodes that would do: those that were reckoned with, in the order in which jobs took them. Nodes that
+	// have no record yet are missing.
+	PowerUp []string
 	// Ready are nodes up or booting, not in use, that jobs which count will take. With InUse and New.Greedy it
 	// makes the number of nodes the NodeSet needs.
 	Ready int
@@ -73,7 +76,7 @@ func (j JobDemand) String() string {
 func Demand(now time.Time, s Snapshot) Report {
 	d := demand{now: now, snap: &s, needs: map[needKey]*need{}}
 	d.world = newWorld(now, &s)
-	d.placer = placer{w: d.world}
+	d.placer = placer{w: d.world, looks: exactLooks}
 	d.report.NodeSets = make([]NodeSetDemand, len(s.NodeSets))
 	pools := d.world.pools()
 	d.classify()
@@ -367,6 +370,9 @@ func (d *demand) count(c component, spots []spot) {
 			continue
 		}
 		set := &d.report.NodeSets[s.f.c.set]
+		if name := d.world.bins[s.bin].name; s.opens && name != "" && !d.world.bins[s.bin].busy {
+			set.PowerUp = append(set.PowerUp, name)
+		}
 		if i == 0 {
 			set.Jobs++
 		}

@@ -121,7 +121,7 @@ func TestShapes(t *testing.T) {
 		"feature":            {with(cpuJob(1), func(j *Job) { j.Partitions, j.Constraint = "all", "gpu" }), want{0, 1, -1, WhyCapacity, 1, ""}},
 		"features or":        {with(cpuJob(1), func(j *Job) { j.Partitions, j.Constraint = "all", "gpu|avx" }), want{1, 0, -1, WhyCapacity, 1, ""}},
 		"one of features":    {with(tasksOn(1, 12, 12, 12), func(j *Job) { j.Partitions, j.Constraint = "all", "[gpu|avx]" }), want{0, 0, 0, WhyImpossible, 0, "NodeSet"}},
-		"counts":             {with(tasksOn(1, 5, 5, 5), func(j *Job) { j.Partitions, j.Constraint = "all", "gpu*2" }), want{3, 2, -1, WhyCapacity, 1, ""}},
+		"counts":             {with(tasksOn(1, 5, 5, 5), func(j *Job) { j.Partitions, j.Constraint = "all", "gpu*2" }), want{1, 4, -1, WhyCapacity, 1, ""}},
 		"counts of both":     {with(tasksOn(1, 1, 5, 5), func(j *Job) { j.Partitions, j.Constraint = "all", "[gpu*1&avx*4]" }), want{4, 1, -1, WhyCapacity, 1, ""}},
 		"required node":      {with(cpuJob(1), func(j *Job) { j.RequiredNodes = "cpu-7" }), want{1, 0, -1, WhyCapacity, 1, ""}},
 		"required nodes":     {with(tasksOn(1, 1, 4, 4), func(j *Job) { j.RequiredNodes = "cpu-[7-9]" }), want{3, 0, -1, WhyCapacity, 1, ""}},

@@ -13,6 +13,9 @@ type Snapshot struct {
 	Partitions []Partition
 	Nodes      []Node
 	NodeSets   []NodeSet
+	// OneNodeFirstFit: a job that may have one node only takes the first with room, and not the tightest: slurmctld from 26.05
+	// (job_test.c _get_one_res).
+	OneNodeFirstFit bool
 	Options
 }
 

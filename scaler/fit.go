@@ -254,7 +254,12 @@ func (f *fitting) tasks(b *bin) int64 {
 	if !f.fits(b, f.least, gpus) {
 		return 0
 	}
-	lo, hi := f.least, min(f.n.tasks, f.n.mostTasks)
+	return f.largest(b, gpus, min(f.n.tasks, f.n.mostTasks))
+}
+
+// largest is the largest number of tasks up to hi that fits, no less than the least.
+func (f *fitting) largest(b *bin, gpus, hi int64) int64 {
+	lo := f.least
 	if s := int64(f.n.req.TasksPerSocket); s > 0 {
 		hi = min(hi, max(lo, s*f.c.sockets))
 	}

@@ -1,5 +1,10 @@
 package scaler
 
+import (
+	"cmp"
+	"slices"
+)
+
 // spot is a node for a share of a job.
 type spot struct {
 	bin   int32
@@ -16,13 +21,24 @@ type spot struct {
 // are up come first, then those that boot or are powered up for a job already, then powered-down ones
 // (node_scheduler.c _build_node_list, _set_sched_weight), each time by weight and name. A job takes nodes in that order until it
 // has enough (eval_nodes.c); its tasks are dealt out one by one (dist_tasks.c).
+//
+// As long as looks lasts it chooses exactly as slurmctld (eval.go). Then it takes the first with room, and what is left of nodes that
+// a job of this queue opened before a whole one.
 type placer struct {
 	w     *world
 	spots []spot
 	gen   uint32 // of bin.mark
 	trial bool   // what is placed may be taken back
 	undo  []undo
+
+	looks   int // at nodes, before it takes the first with room
+	chances []chance
+	room    []stretch
+	fitOf   []*fitting // by class
 }
+
+// exactLooks is how many times a node is looked at for a job at the most: a tenth of a second.
+const exactLooks = 2_000_000
 
 // undo is a node as it was.
 type undo struct {
@@ -77,6 +93,13 @@ func (p *placer) all(needs []*need, each func(component int, spots []spot)) bool
 // find chooses nodes. If as many nodes as the job may have are not enough, those with little room are left
 // out (job_test.c _choose_nodes does it in steps).
 func (p *placer) find(v *variant) bool {
+	if p.looks > 0 {
+		if p.exactly(v) && p.deal(v.n) {
+			return true
+		}
+		p.forget()
+		return false
+	}
 	if p.choose(v, false) && p.deal(v.n) {
 		return true
 	}
@@ -109,9 +132,7 @@ func (p *placer) choose(v *variant, even bool) bool {
 	gres := append(gresArray[:0], make([]int64, len(n.gresJob))...)
 	add := func(f *fitting, at int32, room int64) {
 		b := &p.w.bins[at]
-		b.mark = p.gen
-		p.spots = append(p.spots, spot{bin: at, f: f, room: room})
-		tasks += room
+		tasks += p.add(v, f, at, room)
 		for i := range gres {
 			gres[i] += left(b, f.asks[len(f.asks)-f.jobAsks+i])
 		}
@@ -175,6 +196,23 @@ func (p *placer) choose(v *variant, even bool) bool {
 	return done
 }
 
+// add chooses a node, with as much of its room as the job can use if each node it still needs gets a core
+// (eval_nodes.c eval_nodes_cpus_to_use).
+func (p *placer) add(v *variant, f *fitting, at int32, room int64) int64 {
+	n, each := v.n, v.n.perTask()
+	if f.exclusive != ExclusiveNode && n.cpusPerTask > 0 {
+		cpus := n.tasks * each
+		for i := range p.spots {
+			cpus -= p.spots[i].room * each
+		}
+		cpus -= max(0, v.least-int64(len(p.spots))-1) * f.usable
+		room = min(room, max(f.least, cpus/each))
+	}
+	p.w.bins[at].mark = p.gen
+	p.spots = append(p.spots, spot{bin: at, f: f, room: room})
+	return room
+}
+
 // scan yields nodes with room for share tasks, until yield is false.
 func (p *placer) scan(cs candidates, share int64, yield func(f *fitting, at int32, room int64) bool) {
 	bins := p.w.bins
@@ -226,30 +264,37 @@ func (p *placer) scan(cs candidates, share int64, yield func(f *fitting, at int3
 	}
 }
 
-// deal gives each chosen node its tasks, and its part of what is asked for the job as a whole.
+// deal gives each chosen node its tasks, core by core in turns (dist_tasks.c _dist_tasks_compute_c_b), and its part of what is asked
+// for the job as a whole.
 func (p *placer) deal(n *need) bool {
+	slices.SortFunc(p.spots, func(a, b spot) int { return cmp.Compare(a.bin, b.bin) })
 	given := int64(0)
+	give := func(s *spot, tasks int64) {
+		tasks = max(0, min(tasks, s.room-s.tasks, n.tasks-given))
+		s.tasks += tasks
+		given += tasks
+	}
 	for i := range p.spots {
 		s := &p.spots[i]
 		s.tasks = max(1, min(s.f.least, n.tasks-given-int64(len(p.spots)-1-i)))
 		given += s.tasks
 	}
+	for i := range p.spots {
+		give(&p.spots[i], p.spots[i].step()-p.spots[i].tasks)
+	}
 	for given < n.tasks {
-		open := int64(0)
+		turn := int64(0)
 		for i := range p.spots {
-			if p.spots[i].tasks < p.spots[i].room {
-				open++
+			if s := &p.spots[i]; s.tasks < s.room {
+				turn += s.step()
 			}
 		}
-		if open == 0 {
+		if turn == 0 {
 			return false
 		}
-		each := max(1, (n.tasks-given)/open)
+		turns := max(1, (n.tasks-given)/turn)
 		for i := range p.spots {
-			s := &p.spots[i]
-			more := min(each, s.room-s.tasks, n.tasks-given)
-			s.tasks += more
-			given += more
+			give(&p.spots[i], turns*p.spots[i].step())
 		}
 	}
 	if len(n.gresJob) > 0 && !p.dealGres(n) {
@@ -257,6 +302,9 @@ func (p *placer) deal(n *need) bool {
 	}
 	return true
 }
+
+// step is how many tasks fill a core.
+func (s *spot) step() int64 { return max(1, s.f.c.threads/s.f.n.perTask()) }
 
 // dealGres spreads the job's resources over its nodes, at least one to each where there are enough.
 func (p *placer) dealGres(n *need) bool {

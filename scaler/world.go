@@ -15,7 +15,8 @@ const foreign = -1
 
 // class is a kind of nodes: any job that fits one of them fits all, as long as they are empty.
 type class struct {
-	set         int // NodeSet, or foreign
+	at          int32 // in world.classes
+	set         int   // NodeSet, or foreign
 	shape       *Shape
 	partitions  []string
 	reservation string
@@ -261,7 +262,7 @@ func (r *classReader) class(set int, s *Shape, partitions []string, reservation 
 	if at, ok := r.classes[string(r.key)]; ok {
 		return at
 	}
-	c := &class{set: set, shape: s, partitions: partitions, reservation: reservation}
+	c := &class{at: int32(len(r.w.classes)), set: set, shape: s, partitions: partitions, reservation: reservation}
 	c.measure(r.w.snap.Select)
 	for _, g := range c.kinds {
 		c.counts = append(c.counts, g.Count)

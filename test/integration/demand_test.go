@@ -4,9 +4,12 @@ package integration
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,137 +23,419 @@ import (
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
-// Queues that are made up, put before a real slurmctld. Its nodes are powered down and never come up, but it allocates
-// them to jobs all the same: so it shows how many it takes, and that every job which counts gets some.
-func TestDemand(t *testing.T) {
-	forEachVersion(t, func(t *testing.T, version string) {
-		gpus, err := stack.FakeGPUs("big-[0-5]", "h100", 4)
-		require.NoError(t, err)
-		c := deploy(t, "demand", version, stack.Options{
-			NoBridge: true, SuspendTime: 3600, ResumeTimeout: 3600, GresLines: []string{gpus},
-			NodeLines: []string{
-				"NodeName=cpu-[0-11] CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=16000 Feature=cpu,avx Weight=1 State=CLOUD",
-				"NodeName=big-[0-5] CPUs=16 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000 Gres=gpu:h100:4 Feature=big Weight=10 State=CLOUD",
-			},
-			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-11] Default=YES", "PartitionName=big Nodes=big-[0-5]", "PartitionName=any Nodes=ALL"},
-			ExtraConf:      []string{"SelectTypeParameters=CR_Core_Memory"},
-		})
-		address, err := c.Forward(c.ctx, 6820)
-		require.NoError(t, err)
-		key, err := c.JWTKey(c.ctx)
-		require.NoError(t, err)
-		keyFile := filepath.Join(t.TempDir(), "jwt_hs256.key")
-		require.NoError(t, os.WriteFile(keyFile, key, 0o600))
-		rest, err := slurmrest.Dial(c.ctx, slurmrest.Config{Server: "http://" + address, Token: slurmrest.KeyFile{Path: keyFile, User: "slurm"}})
-		require.NoError(t, err)
-		defer rest.Close()
+// What a copy of a queue is for.
+type trial int
 
-		read := func() scaler.Snapshot {
-			s, err := rest.Queue(c.ctx)
-			require.NoError(t, err)
-			s.NodeSets = []scaler.NodeSet{{Name: "cpu"}, {Name: "big"}}
-			for i := range s.Nodes {
-				s.Nodes[i].NodeSet, _, _ = strings.Cut(s.Nodes[i].Name, "-")
-			}
-			return s
-		}
-		same := 0
-		const queues = 12
-		for seed := range uint64(queues) {
-			script := drawQueue(rand.New(rand.NewPCG(seed, 7)))
-			c.slurm("sh", "-ec", script)
-			s := read()
-			off := map[string]bool{}
-			for _, n := range s.Nodes {
-				off[n.Name] = n.State == scaler.NodeOff
-			}
-			var ids []string
-			for i := range s.Jobs {
-				if j := &s.Jobs[i]; j.State == scaler.JobPending {
-					require.Equal(t, "JobHeldUser", j.Reason)
-					j.Reason, j.Priority = "None", 1
-					ids = append(ids, fmt.Sprint(j.ID))
-				}
-			}
-			r := scaler.Demand(time.Now(), s)
-			counts := 0
-			for _, j := range r.Jobs {
-				require.Contains(t, []scaler.Why{scaler.WhyCapacity, scaler.WhyRoom, scaler.WhyFull}, j.Why, "queue %d: %v", seed, j)
-				counts += j.Counted
-			}
-			c.slurm("scontrol", "release", strings.Join(ids, ","))
-			taken := map[string]bool{}
-			said, started := "", 0
-			var where []string
-			c.within(40*time.Second, 500*time.Millisecond, fmt.Sprintf("the jobs of queue %d", seed), func() (bool, string) {
-				clear(taken)
-				started, where = 0, nil
-				for _, j := range read().Jobs {
-					if j.State == scaler.JobRunning {
-						nodes, err := slurmconf.ParseHostlist(j.Nodes)
-						require.NoError(t, err)
-						for n := range nodes.All() {
-							taken[n] = true
-						}
-						where = append(where, fmt.Sprintf("%d(%d): %s", j.ID, j.ArrayJobID, j.Nodes))
-						started++
-					}
-				}
-				said = fmt.Sprintf("%d of %d jobs started\n%s\n%+v", started, counts, script, r)
-				return started >= counts, said
-			})
-			fresh, planned := 0, r.New.Greedy
-			for n := range taken {
-				if off[n] {
-					fresh++
-				}
-			}
-			for _, set := range r.NodeSets {
-				planned += set.Ready
-			}
-			t.Logf("queue %d: %d jobs, Slurm took %d nodes, %d of them off; reckoned %d, %+v", seed, counts, len(taken), fresh, planned, r.New)
-			assert.LessOrEqual(t, r.New.Lower, fresh, "queue %d:\n%s\n%+v", seed, script, r)
-			// It may take more than it needs: for GPUs it prefers nodes of which more are free (job_test.c, near_gpu_cnt).
-			assert.InDelta(t, len(taken), planned, 2, "queue %d:\n%s\n%+v\n%s", seed, script, r, where)
-			if len(taken) == planned {
-				same++
-			}
-			c.slurm("scancel", "--user=slurm")
-			c.within(40*time.Second, 500*time.Millisecond, "an empty queue", func() (bool, string) {
-				jobs := read().Jobs
-				return len(jobs) == 0, fmt.Sprintf("%+v", jobs)
+const (
+	free     trial = iota // slurmctld powers up what it likes
+	exact                 // it may use the nodes of the estimate, and no others
+	lessCPU               // and one of NodeSet cpu less
+	lessBig               // or one of NodeSet big
+	trials   = 4
+	perBatch = 50
+)
+
+var setOf = map[trial]string{lessCPU: "cpu", lessBig: "big"}
+
+// Queues that are made up, put before a real slurmctld, many side by side: each has nodes and partitions of its own, and up to four copies of
+// those. Nodes are powered down and never come up, but slurmctld allocates them to jobs all the same, and that is what demand is about.
+// QUEUES says how many there are.
+func TestDemand(t *testing.T) {
+	queues := 12
+	if text := os.Getenv("QUEUES"); text != "" {
+		var err error
+		queues, err = strconv.Atoi(text)
+		require.NoError(t, err, "QUEUES")
+	}
+	forEachVersion(t, func(t *testing.T, version string) {
+		var all tally
+		for first := 0; first < queues; first += perBatch {
+			count := min(perBatch, queues-first)
+			t.Run(fmt.Sprintf("from %d", first), func(t *testing.T) {
+				newDemandBench(t, version, first, count).run(&all)
 			})
 		}
-		t.Logf("%d of %d queues took as many nodes as reckoned", same, queues)
-		assert.GreaterOrEqual(t, same, queues*3/4)
+		all.judge(t, queues)
 	})
 }
 
-// drawQueue is a shell script that submits jobs of many shapes, held.
-func drawQueue(random *rand.Rand) string {
-	pick := func(options ...string) string { return options[random.IntN(len(options))] }
-	var script strings.Builder
-	for range 3 + random.IntN(8) {
-		options := ""
-		switch random.IntN(6) {
-		case 0: // nodes
-			n := 1 + random.IntN(3)
-			options = fmt.Sprintf("-p %s -N %d --mem=%s", pick("cpu", "cpu", "big", "any"), n, pick("1000", "9000", "16000")) + pick("", " --exclusive", " --ntasks-per-node=3")
-		case 1: // tasks
-			options = fmt.Sprintf("-p %s -n %d -c %d --mem-per-cpu=%s", pick("cpu", "cpu", "big"), 1+random.IntN(10), 1+random.IntN(3), pick("500", "1900"))
-		case 2: // one node
-			options = fmt.Sprintf("-p %s -N 1 -n %d --mem=%s", pick("cpu", "any"), 1+random.IntN(7), pick("500", "5000"))
-		case 3: // GPUs
-			options = "-p big " + pick("--gpus-per-node=2", "--gres=gpu:h100:1 -N 2", "--gpus=3 -N 1", "--gpus-per-task=1 -n 5", "--gpus-per-node=1 --cpus-per-gpu=5 -N 1") + " --mem=" + pick("4000", "30000")
-		case 4: // array
-			options = fmt.Sprintf("-p cpu --array=0-%d -n %d --mem=%s", random.IntN(9), 1+random.IntN(4), pick("1000", "6000"))
-			if random.IntN(2) == 0 {
-				options = strings.Replace(options, " -n", fmt.Sprintf("%%%d -n", 1+random.IntN(4)), 1)
-			}
-		default: // features and names
-			options = "-p any --mem=1000 " + pick("-C big", "-C 'avx|big' -n 4", "-C '[avx|big]' -N 2", "-C 'big*1' -N 2", "-w cpu-7", "-x cpu-[0-3] -N 2", "--threads-per-core=1 -C big -n 6")
+// tally sums up what the queues showed.
+type tally struct {
+	queues, asTaken, within1, within2 int // took as many nodes as reckoned, or at most one or two more or less
+	counted, started                  int // jobs, with the estimate's nodes
+	short                             []string
+	fewer, enough                     int // tried with one node less, and all started all the same
+	spare                             []string
+}
+
+// judge holds the tally against the bounds that docs/architecture.md states.
+func (a *tally) judge(t *testing.T, queues int) {
+	t.Logf("%d queues: slurmctld took as many nodes as reckoned for %d, up to one more or less for %d, up to two for %d", a.queues, a.asTaken, a.within1, a.within2)
+	t.Logf("with the estimate's nodes %d of %d jobs started, all of them in %d queues; not in %v", a.started, a.counted, a.queues-len(a.short), a.short)
+	t.Logf("one node less was tried %d times, and enough %d times: %v", a.fewer, a.enough, a.spare)
+	require.Equal(t, queues, a.queues)
+	assert.GreaterOrEqual(t, a.within1*100, a.queues*90)
+	assert.LessOrEqual(t, len(a.short)*100, a.queues*10)
+	assert.LessOrEqual(t, a.enough*100, a.fewer*15)
+	assert.Positive(t, a.fewer)
+}
+
+// demandBench is one slurmctld and the queues before it.
+type demandBench struct {
+	*cluster
+	rest         *slurmrest.Client
+	first, count int
+	queues       []drawnQueue
+}
+
+func copyName(queue int, what trial) string { return fmt.Sprintf("q%dt%d", queue, what) }
+
+func newDemandBench(t *testing.T, version string, first, count int) *demandBench {
+	b := &demandBench{first: first, count: count}
+	// Held jobs are released while a reservation holds all nodes, and start in one pass over the queue when it is gone. Backfill keeps no
+	// nodes for jobs that wait, for nothing that runs ends within a day.
+	o := stack.Options{NoBridge: true, SuspendTime: 3600, ResumeTimeout: 3600, ExtraConf: []string{
+		"SelectTypeParameters=CR_Core_Memory",
+		"SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=1000000,bf_interval=2,default_queue_depth=100000,bf_max_job_test=100000,bf_continue",
+	}}
+	for i := range count {
+		b.queues = append(b.queues, drawQueue(rand.New(rand.NewPCG(uint64(first+i), 7))))
+		for what := range trial(trials) {
+			c := copyName(first+i, what)
+			gpus, err := stack.FakeGPUs(c+"big-[0-5]", "h100", 4)
+			require.NoError(t, err)
+			o.GresLines = append(o.GresLines, gpus)
+			o.NodeLines = append(o.NodeLines,
+				"NodeName="+c+"cpu-[0-11] CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=16000 Feature=cpu,avx Weight=1 State=CLOUD",
+				"NodeName="+c+"big-[0-5] CPUs=16 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000 Gres=gpu:h100:4 Feature=big Weight=10 State=CLOUD")
+			o.PartitionLines = append(o.PartitionLines, "PartitionName="+c+"cpu Nodes="+c+"cpu-[0-11]",
+				"PartitionName="+c+"big Nodes="+c+"big-[0-5]", "PartitionName="+c+"any Nodes="+c+"cpu-[0-11],"+c+"big-[0-5]")
 		}
-		fmt.Fprintf(&script, "sbatch --hold --output=/dev/null %s --wrap 'sleep 1000' >/dev/null\n", options)
 	}
-	return script.String()
+	b.cluster = deploy(t, fmt.Sprintf("demand%d", first), version, o)
+	address, err := b.Forward(b.ctx, 6820)
+	require.NoError(t, err)
+	key, err := b.JWTKey(b.ctx)
+	require.NoError(t, err)
+	keyFile := filepath.Join(t.TempDir(), "jwt_hs256.key")
+	require.NoError(t, os.WriteFile(keyFile, key, 0o600))
+	b.rest, err = slurmrest.Dial(b.ctx, slurmrest.Config{Server: "http://" + address, Token: slurmrest.KeyFile{Path: keyFile, User: "slurm"}})
+	require.NoError(t, err)
+	t.Cleanup(b.rest.Close)
+	return b
+}
+
+// copies splits what Slurm shows into the copies of the queues; the nodes of each are NodeSets cpu and big.
+func (b *demandBench) copies() map[string]*scaler.Snapshot {
+	s, err := b.rest.Queue(b.ctx)
+	require.NoError(b.t, err)
+	all := map[string]*scaler.Snapshot{}
+	of := func(name string) *scaler.Snapshot {
+		cut := strings.IndexAny(name, "bca") // big, cpu, any
+		c, ok := all[name[:cut]]
+		if !ok {
+			c = &scaler.Snapshot{NodeSets: []scaler.NodeSet{{Name: "cpu"}, {Name: "big"}}}
+			all[name[:cut]] = c
+		}
+		return c
+	}
+	for _, n := range s.Nodes {
+		n.NodeSet = "cpu"
+		if strings.Contains(n.Name, "big") {
+			n.NodeSet = "big"
+		}
+		c := of(n.Name)
+		c.Nodes = append(c.Nodes, n)
+	}
+	for _, p := range s.Partitions {
+		c := of(p.Name)
+		c.Partitions = append(c.Partitions, p)
+	}
+	for _, j := range s.Jobs {
+		where := j.Partitions
+		if where == "" {
+			where = j.Nodes
+		}
+		c := of(where)
+		c.Jobs = append(c.Jobs, j)
+	}
+	return all
+}
+
+// submit runs scripts for some copies, and returns the numbers of the jobs that are held then, in slurmctld's order.
+func (b *demandBench) submit(scripts map[string]string) {
+	var all strings.Builder
+	for _, c := range slices.Sorted(maps.Keys(scripts)) {
+		all.WriteString(strings.ReplaceAll(scripts[c], "@", c))
+	}
+	if all.Len() == 0 {
+		return
+	}
+	_, stderr, err := b.cluster.run(strings.NewReader(all.String()), stack.ContainerSlurmctld, "sh", "-e")
+	require.NoError(b.t, err, stderr)
+}
+
+// release lets all jobs go that are held.
+func (b *demandBench) release() {
+	var ids []string
+	for _, s := range b.copies() {
+		for _, j := range s.Jobs {
+			if j.State == scaler.JobPending {
+				require.Equal(b.t, "JobHeldUser", j.Reason, "%+v", j)
+				ids = append(ids, fmt.Sprint(j.ID))
+			}
+		}
+	}
+	slices.SortFunc(ids, func(a, c string) int {
+		x, _ := strconv.Atoi(a)
+		y, _ := strconv.Atoi(c)
+		return x - y
+	})
+	for part := range slices.Chunk(ids, 200) {
+		b.slurm("scontrol", "release", strings.Join(part, ","))
+	}
+}
+
+// settle waits until nothing starts any more.
+func (b *demandBench) settle() map[string]*scaler.Snapshot {
+	var last map[string]*scaler.Snapshot
+	started, since := -1, time.Now()
+	b.within(5*time.Minute, time.Second, "jobs to start", func() (bool, string) {
+		last = b.copies()
+		now := 0
+		for _, s := range last {
+			for _, j := range s.Jobs {
+				if j.State == scaler.JobRunning {
+					now++
+				}
+			}
+		}
+		if now != started {
+			started, since = now, time.Now()
+		}
+		return time.Since(since) > 15*time.Second, fmt.Sprint(now, " run")
+	})
+	return last
+}
+
+// estimate is what the model makes of a copy whose jobs are held.
+func (b *demandBench) estimate(s *scaler.Snapshot) scaler.Report {
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.State == scaler.JobPending {
+			require.Equal(b.t, "JobHeldUser", j.Reason)
+			j.Reason, j.Priority = "None", 1
+		}
+	}
+	r := scaler.Demand(time.Now(), *s)
+	for _, j := range r.Jobs {
+		require.Contains(b.t, []scaler.Why{scaler.WhyCapacity, scaler.WhyRoom, scaler.WhyFull}, j.Why, "%v", j)
+	}
+	return r
+}
+
+func (b *demandBench) run(all *tally) {
+	t := b.t
+	started := time.Now()
+	step := func(what string) { t.Logf("%4.0f s: %s", time.Since(started).Seconds(), what) }
+	firsts := map[string]string{}
+	seconds := map[string]string{}
+	for i, q := range b.queues {
+		for what := range trial(trials) {
+			if q.first != "" {
+				firsts[copyName(b.first+i, what)] = q.first
+			}
+		}
+		seconds[copyName(b.first+i, free)] = q.second
+	}
+	b.submit(firsts)
+	b.release()
+	if len(firsts) > 0 {
+		b.settle()
+		// What could not start would change the queue that comes now.
+		var left []string
+		for _, s := range b.copies() {
+			for _, j := range s.Jobs {
+				if j.State == scaler.JobPending {
+					left = append(left, fmt.Sprint(j.ID))
+				}
+			}
+		}
+		for part := range slices.Chunk(left, 200) {
+			b.slurm(append([]string{"scancel", "--state=PENDING"}, part...)...)
+		}
+	}
+	step("the first jobs run")
+
+	b.submit(seconds)
+	seconds = map[string]string{}
+	for name, s := range b.copies() {
+		for i := range b.queues {
+			if name != copyName(b.first+i, free) {
+				continue
+			}
+			r := b.estimate(s)
+			seconds[copyName(b.first+i, exact)] = b.queues[i].second
+			for what, set := range setOf {
+				if n := slices.IndexFunc(r.NodeSets, func(d scaler.NodeSetDemand) bool { return d.Name == set }); r.NodeSets[n].New.Greedy > 0 {
+					seconds[copyName(b.first+i, what)] = b.queues[i].second
+				}
+			}
+		}
+	}
+	b.submit(seconds)
+	step("the queue stands")
+
+	before := b.copies()
+	reports := map[string]scaler.Report{}
+	var barred []string
+	for i := range b.queues {
+		for what := range trial(trials) {
+			name := copyName(b.first+i, what)
+			s := before[name]
+			r := b.estimate(s)
+			reports[name] = r
+			if what == free {
+				continue
+			}
+			may := map[string]bool{}
+			for _, set := range r.NodeSets {
+				require.Len(t, set.PowerUp, set.New.Greedy)
+				nodes := set.PowerUp
+				if set.Name == setOf[what] && len(nodes) > 0 {
+					nodes = nodes[:len(nodes)-1]
+				}
+				for _, n := range nodes {
+					may[n] = true
+				}
+			}
+			for _, n := range s.Nodes {
+				if n.State == scaler.NodeOff && !may[n.Name] {
+					barred = append(barred, n.Name)
+				}
+			}
+		}
+	}
+	b.slurm("scontrol", "update", "nodename="+strings.Join(barred, ","), "state=drain", "reason=test")
+	b.slurm("scontrol", "create", "reservation", "reservationname=wait", "starttime=now", "duration=infinite", "users=root", "nodes=ALL", "flags=ignore_jobs,maint")
+	b.release()
+	b.slurm("scontrol", "delete", "reservationname=wait")
+	step("released")
+	after := b.settle()
+	step("settled")
+	for i := range b.queues {
+		b.compare(all, b.first+i, b.queues[i], before, after, reports)
+	}
+}
+
+// compare says what became of one queue.
+func (b *demandBench) compare(all *tally, queue int, q drawnQueue, before, after map[string]*scaler.Snapshot, reports map[string]scaler.Report) {
+	t := b.t
+	name := copyName(queue, free)
+	r := reports[name]
+	fresh := b.taken(before[name], after[name])
+	all.queues++
+	switch distance := max(fresh-r.New.Greedy, r.New.Greedy-fresh); {
+	case distance == 0:
+		all.asTaken++
+		fallthrough
+	case distance == 1:
+		all.within1++
+		fallthrough
+	case distance == 2:
+		all.within2++
+	}
+	verdict := fmt.Sprintf("queue %d: slurmctld powered up %d, reckoned %+v", queue, fresh, r.New)
+	if fresh != r.New.Greedy {
+		verdict += "\n" + q.first + "--\n" + q.second + b.story(after[name], r)
+	}
+	assert.LessOrEqual(t, r.New.Lower, fresh, verdict)
+	for what := exact; what < trials; what++ {
+		name := copyName(queue, what)
+		r := reports[name]
+		set := slices.IndexFunc(r.NodeSets, func(d scaler.NodeSetDemand) bool { return d.Name == setOf[what] })
+		if what != exact && r.NodeSets[set].New.Greedy == 0 || len(r.Jobs) == 0 {
+			continue
+		}
+		missing := b.missing(r, after[name])
+		switch {
+		case what == exact:
+			counted := 0
+			for _, j := range r.Jobs {
+				counted += j.Counted
+			}
+			all.counted += counted
+			all.started += counted - missing
+			if missing > 0 {
+				all.short = append(all.short, fmt.Sprintf("%d (%d of %d)", queue, counted-missing, counted))
+				verdict += fmt.Sprintf("\nwith the estimate's nodes %d jobs are missing\n", missing) + q.first + "--\n" + q.second + b.story(after[name], r)
+			}
+		default:
+			all.fewer++
+			if missing == 0 {
+				all.enough++
+				all.spare = append(all.spare, fmt.Sprintf("%d %s", queue, setOf[what]))
+				verdict += fmt.Sprintf("\none %s less is enough\n", setOf[what]) + q.first + "--\n" + q.second + b.story(after[name], r)
+			}
+		}
+	}
+	t.Log(verdict)
+}
+
+// taken is how many nodes have jobs now that were powered down before.
+func (b *demandBench) taken(before, after *scaler.Snapshot) int {
+	off := map[string]bool{}
+	for _, n := range before.Nodes {
+		off[n.Name] = n.State == scaler.NodeOff
+	}
+	nodes := map[string]bool{}
+	for _, j := range after.Jobs {
+		list, err := slurmconf.ParseHostlist(j.Nodes)
+		require.NoError(b.t, err)
+		for n := range list.All() {
+			if off[n] {
+				nodes[n] = true
+			}
+		}
+	}
+	return len(nodes)
+}
+
+// missing is how many jobs, or tasks of arrays, that count do not run.
+func (b *demandBench) missing(r scaler.Report, after *scaler.Snapshot) int {
+	run := map[uint32]int{}
+	for _, j := range after.Jobs {
+		if j.State != scaler.JobRunning {
+			continue
+		}
+		if j.ArrayJobID != 0 {
+			run[j.ArrayJobID]++
+		} else {
+			run[j.ID]++
+		}
+	}
+	missing := 0
+	for _, j := range r.Jobs {
+		missing += max(0, j.Counted-run[j.ID])
+	}
+	return missing
+}
+
+// story is where Slurm put the jobs, and what was reckoned of each.
+func (b *demandBench) story(s *scaler.Snapshot, r scaler.Report) string {
+	var text strings.Builder
+	for _, j := range s.Jobs {
+		fmt.Fprintf(&text, "%d(%d): %s\n", j.ID, j.ArrayJobID, orWord(j.Nodes, j.Reason))
+	}
+	for _, j := range r.Jobs {
+		fmt.Fprintf(&text, "reckoned: %v\n", j)
+	}
+	fmt.Fprintf(&text, "%+v\n", r.NodeSets)
+	return text.String()
+}
+
+func orWord(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
 }
