@@ -40,7 +40,8 @@ type ask struct {
 // newFitting works out how the job fits on the class's nodes in a partition, nil for none in particular.
 func (w *world) newFitting(n *need, c *class, part *Partition) (*fitting, lacks) {
 	sel, r := w.snap.Select, n.req
-	f := &fitting{n: n, c: c, exclusive: r.Exclusive, share: 1, perSocket: 1, usable: c.threads, maxCores: math.MaxInt32, least: n.leastTasks, noMemory: sel.NoMemory}
+	f := w.blank()
+	*f = fitting{n: n, c: c, exclusive: r.Exclusive, share: 1, perSocket: 1, usable: c.threads, maxCores: math.MaxInt32, least: n.leastTasks, noMemory: sel.NoMemory}
 	if part != nil {
 		f.exclusive = max(f.exclusive, part.Exclusive)
 		if r.Exclusive == ExclusiveNode || part.Exclusive == ExclusiveNode {
@@ -100,6 +101,15 @@ func (w *world) newFitting(n *need, c *class, part *Partition) (*fitting, lacks)
 		f.whole = f.tasks(&empty)
 	}
 	return f, miss
+}
+
+// blank is room for one more fitting. There may be hundreds of thousands, so they are made many at a time.
+func (w *world) blank() *fitting {
+	if len(w.slab) == cap(w.slab) {
+		w.slab = make([]fitting, 0, 256)
+	}
+	w.slab = append(w.slab, fitting{})
+	return &w.slab[len(w.slab)-1]
 }
 
 // addAsks finds what of the class's generic resources serves. It is false when one is not there at all.
@@ -217,6 +227,9 @@ func (f *fitting) free(b *bin) int64 {
 	}
 	return limit
 }
+
+// plain reports whether free is what the bin has left.
+func (f *fitting) plain() bool { return f.share == 1 && f.maxCores >= f.c.cores }
 
 // admits reports whether the job may share the bin with those on it.
 func (f *fitting) admits(b *bin) bool {

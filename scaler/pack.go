@@ -2,6 +2,7 @@ package scaler
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -222,8 +223,11 @@ func (p *placer) scan(cs candidates, share int64, yield func(f *fitting, at int3
 			for *full < len(list) && bins[list[*full]].cores == 0 && bins[list[*full]].shared == 0 {
 				*full++
 			}
+			if f.cores >= f.c.lack[tier] && f.plain() {
+				continue
+			}
 			i := max(f.cursor[tier], *full)
-			leading := !p.trial
+			leading, poor := !p.trial, !p.trial && f.plain() && i == *full
 			for ; i < len(list); i++ {
 				at := list[i]
 				b := &bins[at]
@@ -231,6 +235,7 @@ func (p *placer) scan(cs candidates, share int64, yield func(f *fitting, at int3
 				if f.barred == nil || !f.barred[at] {
 					room = f.tasks(b)
 				}
+				poor = poor && b.cores < f.cores
 				if room == 0 {
 					if leading {
 						f.cursor[tier] = i + 1
@@ -241,6 +246,9 @@ func (p *placer) scan(cs candidates, share int64, yield func(f *fitting, at int3
 				if room >= share && b.mark != p.gen && !yield(f, at, room) {
 					return
 				}
+			}
+			if poor { // and will be
+				f.c.lack[tier] = f.cores
 			}
 		}
 	}
@@ -355,7 +363,7 @@ func (p *placer) take() {
 		s.off = b.state == NodeOff
 		if s.off && !b.opened {
 			b.opened, s.opens = true, true
-			c.lists[booting] = append(c.lists[booting], s.bin)
+			c.lists[booting], c.lack[booting] = append(c.lists[booting], s.bin), math.MaxInt64
 		}
 		s.f.use(b, s)
 	}

@@ -82,25 +82,49 @@ func (w *world) prepareWith(n *need) {
 
 // candidates are the classes whose empty nodes can run a share of the job in the partition.
 func (w *world) candidates(n *need, p *Partition, barred map[int32]bool) candidates {
-	var all candidates
+	all := make(candidates, 0, len(w.classes))
+	clear(w.fits)
 	for _, c := range w.classes {
 		if c.reservation != n.req.Reservation || !slices.Contains(c.partitions, p.Name) {
 			continue
 		}
-		f, miss := w.newFitting(n, c, p)
-		if miss != 0 || f.whole == 0 {
+		known := &w.fits[c.kind]
+		if !known.known {
+			*known = kindFit{known: true}
+			known.f, known.miss = w.newFitting(n, c, p)
+		}
+		if known.miss != 0 || known.f.whole == 0 {
 			continue
+		}
+		f := known.f
+		if f.c != c {
+			f = w.blank()
+			*f = *known.f
+			f.c, f.barred = c, nil
 		}
 		if len(barred) > 0 && slices.ContainsFunc(c.bins, func(at int32) bool { return barred[at] }) {
 			f.barred = barred
 		}
 		all = append(all, f)
 	}
+	if len(all) == 0 {
+		return nil
+	}
 	slices.SortStableFunc(all, func(a, b *fitting) int { return cmp.Compare(a.c.shape.Weight, b.c.shape.Weight) })
 	return all
 }
 
+// kindFit is how a request fits on nodes of one kind.
+type kindFit struct {
+	known bool
+	f     *fitting
+	miss  lacks
+}
+
 func (cs candidates) that(admits func([]string) bool) candidates {
+	if !slices.ContainsFunc(cs, func(f *fitting) bool { return !admits(f.c.shape.Features) }) {
+		return cs
+	}
 	var some candidates
 	for _, f := range cs {
 		if admits(f.c.shape.Features) {

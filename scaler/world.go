@@ -3,6 +3,7 @@ package scaler
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ const foreign = -1
 // class is a kind of nodes: any job that fits one of them fits all, as long as they are empty.
 type class struct {
 	at          int32 // in world.classes
+	kind        int32 // the same for classes whose nodes are of one size
 	set         int   // NodeSet, or foreign
 	shape       *Shape
 	partitions  []string
@@ -33,6 +35,7 @@ type class struct {
 	usable int        // of them can run jobs, now or once powered up
 	lists  [2][]int32 // those up; those that boot, and then those that are powered up here
 	full   [2]int     // as many at the start of each list have no core left
+	lack   [2]int64   // no node of the list has as many cores left
 	off    []int32    // powered down
 	opened int        // as many at the start of off are powered up here
 }
@@ -74,6 +77,9 @@ type world struct {
 	byName     map[string]int32
 	sets       map[string]int
 	gres       []string // names of all generic resources
+	slab       []fitting
+	kinds      map[string]int32 // of classes, see class.kind
+	fits       []kindFit        // of one request in one partition, by kind
 }
 
 func newWorld(now time.Time, s *Snapshot) *world {
@@ -81,6 +87,7 @@ func newWorld(now time.Time, s *Snapshot) *world {
 		now:        now,
 		snap:       s,
 		partitions: make(map[string]*Partition, len(s.Partitions)),
+		kinds:      map[string]int32{},
 		byName:     make(map[string]int32, len(s.Nodes)),
 		sets:       make(map[string]int, len(s.NodeSets)),
 	}
@@ -262,12 +269,13 @@ func (r *classReader) class(set int, s *Shape, partitions []string, reservation 
 	if at, ok := r.classes[string(r.key)]; ok {
 		return at
 	}
-	c := &class{at: int32(len(r.w.classes)), set: set, shape: s, partitions: partitions, reservation: reservation}
+	c := &class{at: int32(len(r.w.classes)), lack: [2]int64{math.MaxInt64, math.MaxInt64}, set: set, shape: s, partitions: partitions, reservation: reservation}
 	c.measure(r.w.snap.Select)
 	for _, g := range c.kinds {
 		c.counts = append(c.counts, g.Count)
 		c.dims = append(c.dims, r.w.gresName(g.Name))
 	}
+	c.kind = r.w.kindOf(c)
 	at := int32(len(r.w.classes))
 	r.w.classes = append(r.w.classes, c)
 	r.classes[string(r.key)] = at
@@ -275,6 +283,19 @@ func (r *classReader) class(set int, s *Shape, partitions []string, reservation 
 }
 
 var noShape Shape
+
+// kindOf gives classes whose nodes have the same to offer, but for features and whose they are, one number.
+func (w *world) kindOf(c *class) int32 {
+	s := c.shape
+	text := fmt.Sprint(c.cores, c.threads, c.sockets, c.mem, c.kinds, c.problem, s.Cores, s.Threads, s.Memory, s.TmpDisk)
+	k, ok := w.kinds[text]
+	if !ok {
+		k = int32(len(w.kinds))
+		w.kinds[text] = k
+		w.fits = append(w.fits, kindFit{})
+	}
+	return k
+}
 
 // gresName is where a resource's name is in world.gres.
 func (w *world) gresName(name string) int {
