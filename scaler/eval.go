@@ -29,6 +29,7 @@ type stretch struct {
 // wish is what nodes are to be chosen for.
 type wish struct {
 	least, most int64 // nodes
+	wanted      int64 // if there are as many
 	cpus        int64
 	gres        bool // what is asked for the job as a whole
 }
@@ -104,7 +105,7 @@ func (p *placer) exactly(v *variant) bool {
 	}
 	for i, g := range v.groups {
 		count := int64(v.counts[i])
-		p.look(g)
+		p.look(g, true)
 		if !p.among(v, wish{least: count, most: count}) {
 			return false
 		}
@@ -113,15 +114,26 @@ func (p *placer) exactly(v *variant) bool {
 	if p.enough(v, w) {
 		return true
 	}
-	p.look(v.rest)
-	if v.most == 1 && p.w.snap.OneNodeFirstFit {
+	if n.spreads() {
+		// It takes the larger number of what there is, and no node is powered up for that.
+		had := len(p.spots)
+		p.look(v.rest, false)
+		more := w
+		more.wanted = v.most
+		if p.gather(v, more) {
+			return true
+		}
+		p.dropTo(had)
+	}
+	p.look(v.rest, true)
+	if v.most == 1 && p.w.snap.Select.OneNodeFirstFit {
 		return p.first(v, w)
 	}
 	return p.among(v, w)
 }
 
-// look collects the nodes that could take a share, in slurmctld's order.
-func (p *placer) look(cs candidates) {
+// look collects the nodes that could take a share, in slurmctld's order: also those that would have to be powered up, or not.
+func (p *placer) look(cs candidates, fresh bool) {
 	p.chances = p.chances[:0]
 	if p.fitOf == nil {
 		p.fitOf = make([]*fitting, len(p.w.classes))
@@ -135,7 +147,7 @@ func (p *placer) look(cs candidates) {
 	for at := range p.w.bins {
 		b := &p.w.bins[at]
 		f := p.fitOf[b.class]
-		if f == nil || b.state == NodeUnusable || b.mark == p.gen || f.barred != nil && f.barred[int32(at)] {
+		if f == nil || b.state == NodeUnusable || b.mark == p.gen || f.barred != nil && f.barred[int32(at)] || !fresh && b.state == NodeOff && !b.opened {
 			continue
 		}
 		if room := f.room(b); room > 0 {
@@ -263,6 +275,7 @@ func (p *placer) gather(v *variant, w wish) bool {
 		}
 		stretches[best].nodes = 0
 	}
+	w.wanted = 0 // less will do
 	return p.enough(v, w)
 }
 
@@ -348,8 +361,8 @@ func (p *placer) takeChance(v *variant, w wish, i int) bool {
 	return p.enough(v, w)
 }
 
-// missing is how many more nodes the job must get.
-func (p *placer) missing(w wish) int64 { return w.least - int64(len(p.spots)) }
+// missing is how many more nodes the job is to get.
+func (p *placer) missing(w wish) int64 { return max(w.least, w.wanted) - int64(len(p.spots)) }
 
 // given is the CPUs that the nodes chosen have for the job.
 func (p *placer) given(v *variant) int64 {

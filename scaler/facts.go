@@ -13,14 +13,11 @@ type Snapshot struct {
 	Partitions []Partition
 	Nodes      []Node
 	NodeSets   []NodeSet
-	// OneNodeFirstFit: a job that may have one node only takes the first with room, and not the tightest: slurmctld from 26.05
-	// (job_test.c _get_one_res).
-	OneNodeFirstFit bool
 	Options
 }
 
-// Options is what bears on demand and Slurm's REST API does not tell. Whoever knows slurm.conf gives it; the zero value suits
-// one without SelectTypeParameters.
+// Options is what bears on demand besides the queue. slurmrestd tells Select from 26.05 on (slurmrest's Select); before, whoever
+// knows slurm.conf gives it, see ParseSelect.
 type Options struct {
 	Select Select
 	// FreeWithin takes nodes whose jobs all end within that time as free already: powering up another one
@@ -28,13 +25,17 @@ type Options struct {
 	FreeWithin time.Duration
 }
 
-// Select is SelectTypeParameters of slurm.conf. The zero value is CR_Core_Memory, the default of select/cons_tres.
+// Select is how slurmctld hands out nodes, SelectTypeParameters of slurm.conf for the most part. The zero value is CR_Core_Memory,
+// the default of select/cons_tres, before 26.05.
 type Select struct {
 	NoMemory bool // CR_Core, CR_CPU, CR_Socket: memory is not handed out
 	CPUs     bool // CR_CPU*: single hardware threads are handed out, not whole cores
 	Sockets  bool // CR_Socket*: whole sockets are
 	// OneTaskPerCore is CR_ONE_TASK_PER_CORE: tasks get a core each unless the job says how many share one.
 	OneTaskPerCore bool
+	// OneNodeFirstFit: a job that may have one node only takes the first with room, and not the tightest. No setting, but slurmctld from
+	// 26.05 on (job_test.c _get_one_res).
+	OneNodeFirstFit bool
 }
 
 // JobState is a job's state as far as demand goes.

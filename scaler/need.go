@@ -77,6 +77,13 @@ func (n *need) count() {
 	n.maxNodes = max(n.minNodes, min(n.maxNodes, n.tasks))
 }
 
+// spreads reports whether the job takes more nodes than it must, where there are some: a range of --nodes. Of a job that gives no number
+// slurmctld shows the number of its tasks (JOB_IMPLICIT_MAX_NODES), which says nothing.
+func (n *need) spreads() bool {
+	r := n.req
+	return r.MaxNodes > max(1, r.MinNodes) && !r.MaxNodesGuessed && r.MaxNodes != r.Tasks
+}
+
 // read parses the lists. An error says which of them this version cannot read.
 func (n *need) read() error {
 	r := n.req

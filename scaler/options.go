@@ -13,7 +13,8 @@ func ParseSelect(parameters string) (Select, error) {
 	unit := ""
 	for word := range strings.SplitSeq(parameters, ",") {
 		switch w := strings.ToUpper(strings.TrimSpace(word)); w {
-		case "", "CR_LLN", "CR_PACK_NODES", "CR_NO_DIST_TOPO_BLOCK", "CR_CORE_DEFAULT_DIST_BLOCK":
+		case "", "NONE", "CR_LLN", "CR_PACK_NODES", "CR_NO_DIST_TOPO_BLOCK", "CR_CORE_DEFAULT_DIST_BLOCK",
+			"LL_SHARED_GRES", "MULTIPLE_SHARING_GRES_PJ", "ENFORCE_BINDING_GRES", "ONE_TASK_PER_SHARING_GRES":
 		case "CR_ONE_TASK_PER_CORE":
 			s.OneTaskPerCore = true
 		case "CR_CORE", "CR_CPU", "CR_SOCKET", "CR_CORE_MEMORY", "CR_CPU_MEMORY", "CR_SOCKET_MEMORY":

@@ -2,9 +2,12 @@ package slurmrest
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/slurmtide/slurmtide/internal/slurmrest/answer"
@@ -28,6 +31,34 @@ func (c *Client) Queue(ctx context.Context) (scaler.Snapshot, error) {
 		return scaler.Snapshot{}, err
 	}
 	return scaler.Snapshot{Jobs: jobs, Partitions: partitions, Nodes: nodes}, nil
+}
+
+// Select reads how slurmctld hands out nodes. From 26.05 on slurmrestd tells; told is false before, and the answer slurm.conf's default.
+// It does not change while slurmctld runs.
+func (c *Client) Select(ctx context.Context) (s scaler.Select, told bool, err error) {
+	var words []string
+	err = c.do(ctx, call{op: "get configuration", build: func(a *api) request { return a.conf }, repeatable: true, read: func(body io.Reader) (answer.Envelope, error) {
+		var conf struct {
+			answer.Envelope
+			Conf struct {
+				Words []string `json:"SelectTypeParameters"`
+			} `json:"slurm_conf"`
+		}
+		err := json.NewDecoder(body).Decode(&conf)
+		words = conf.Conf.Words
+		return conf.Envelope, err
+	}})
+	if errors.As(err, new(notOfferedError)) {
+		return scaler.Select{}, false, nil
+	}
+	if err != nil {
+		return scaler.Select{}, false, err
+	}
+	if s, err = scaler.ParseSelect(strings.Join(words, ",")); err != nil {
+		return scaler.Select{}, false, err
+	}
+	s.OneNodeFirstFit = true
+	return s, true, nil
 }
 
 // QueuePartitions reads all partitions.

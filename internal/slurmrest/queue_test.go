@@ -2,6 +2,7 @@ package slurmrest
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -164,4 +165,36 @@ func TestNotModifiedUnasked(t *testing.T) {
 	f.script = append(f.script, func(w http.ResponseWriter) error { w.WriteHeader(http.StatusNotModified); return nil })
 	_, err := c.QueueNodes(t.Context())
 	require.ErrorContains(t, err, "HTTP 304")
+}
+
+func TestSelect(t *testing.T) {
+	conf := func(words string) func(http.ResponseWriter) error {
+		return func(w http.ResponseWriter) error {
+			_, err := io.WriteString(w, `{"slurm_conf": {"SelectTypeParameters": `+words+`}, "errors": [], "meta": {}}`)
+			return err
+		}
+	}
+	f := newFake()
+	c := dialFake(t, f)
+	for words, want := range map[string]scaler.Select{
+		`["CR_CORE_MEMORY"]`:                         {OneNodeFirstFit: true},
+		`["CR_CPU", "CR_LLN"]`:                       {OneNodeFirstFit: true, CPUs: true, NoMemory: true},
+		`["CR_CORE_MEMORY", "CR_ONE_TASK_PER_CORE"]`: {OneNodeFirstFit: true, OneTaskPerCore: true},
+	} {
+		f.script = []func(http.ResponseWriter) error{conf(words)}
+		got, told, err := c.Select(t.Context())
+		require.NoError(t, err)
+		assert.True(t, told)
+		assert.Equal(t, want, got, words)
+	}
+	f.script = []func(http.ResponseWriter) error{conf(`["CR_NEW"]`)}
+	_, _, err := c.Select(t.Context())
+	require.ErrorContains(t, err, "CR_NEW")
+
+	f = newFake()
+	f.versions = []string{"v0.0.44"}
+	got, told, err := dialFake(t, f).Select(t.Context())
+	require.NoError(t, err)
+	assert.False(t, told)
+	assert.Equal(t, scaler.Select{}, got)
 }
