@@ -75,7 +75,12 @@ func (j JobDemand) String() string {
 // in whatever order jobs and nodes stand in it.
 func Demand(now time.Time, s Snapshot) Report {
 	d := demand{now: now, snap: &s, needs: map[needKey]*need{}}
-	d.world = newWorld(now, &s)
+	return d.reckon()
+}
+
+func (d *demand) reckon() Report {
+	now, s := d.now, d.snap
+	d.world = newWorld(now, s)
 	d.placer = placer{w: d.world, looks: exactLooks}
 	d.report.NodeSets = make([]NodeSetDemand, len(s.NodeSets))
 	pools := d.world.pools()
@@ -104,6 +109,7 @@ type demand struct {
 	byUser  bool // users matter
 	queue   []entry
 	report  Report
+	tell    func(id uint32, spots []spot) // for tests: where a job, or a task of an array, was placed
 }
 
 type needKey struct {
@@ -358,6 +364,9 @@ func (d *demand) count(c component, spots []spot) {
 	}
 	v.Counted++
 	c.need.placed++
+	if d.tell != nil {
+		d.tell(v.ID, spots)
+	}
 	for i := range spots {
 		s := &spots[i]
 		if s.off {

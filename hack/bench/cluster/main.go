@@ -33,6 +33,7 @@ type results struct {
 	Scale       scale        `json:"scale"`
 	Idle        idle         `json:"idle"`
 	Hostlist    []comparison `json:"hostlist"`
+	Queue       queueCost    `json:"queue"`
 }
 
 type samples struct {
@@ -62,12 +63,13 @@ func main() {
 	nodes := flag.Int("nodes", 50, "nodes of the large job")
 	idleNodes := flag.Int("idle-nodes", 100, "nodes powered up while the idle bridge is measured")
 	idleFor := flag.Duration("idle-for", time.Minute, "how long the idle bridge is measured")
-	only := flag.String("only", "", "measure only this: gate, no-gate, scale, idle or hostlist")
+	only := flag.String("only", "", "measure only this: gate, no-gate, scale, idle, hostlist or queue")
+	queued := flag.Int("queued-jobs", 20_000, "pending jobs of the long queue, besides an array")
 	program := flag.String("program", "bin/slurmtide", "slurmtide, for the hostlist comparison")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	r, err := run(ctx, *version, *runs, *slow, *nodes, *idleNodes, *idleFor, *program, *only)
+	r, err := run(ctx, *version, *runs, *slow, *nodes, *idleNodes, *idleFor, *queued, *program, *only)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench cluster:", err)
 		os.Exit(1)
@@ -80,7 +82,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, version string, runs, slow, nodes, idleNodes int, idleFor time.Duration, program, only string) (results, error) {
+func run(ctx context.Context, version string, runs, slow, nodes, idleNodes int, idleFor time.Duration, queued int, program, only string) (results, error) {
 	r := results{Slurm: version}
 	var gate, noGate []float64
 	steps := []struct {
@@ -90,12 +92,14 @@ func run(ctx context.Context, version string, runs, slow, nodes, idleNodes int, 
 		// settled by when it started, and is good or bad luck for all its jobs.
 		lives int
 		do    func(*bench) error
+		more  func(*stack.Options)
 	}{
-		{"gate", true, (runs + runsPerLife - 1) / runsPerLife, func(b *bench) error { return b.twoNodes(runs, &gate) }},
-		{"no-gate", false, (slow + runsPerLife - 1) / runsPerLife, func(b *bench) error { return b.twoNodes(slow, &noGate) }},
-		{"scale", true, 1, func(b *bench) (err error) { r.Scale, err = b.scale(nodes); return err }},
-		{"idle", true, 1, func(b *bench) (err error) { r.Idle, err = b.idle(idleNodes, idleFor); return err }},
-		{"hostlist", true, 1, func(b *bench) (err error) { r.Hostlist, err = b.hostlists(program); return err }},
+		{"gate", true, (runs + runsPerLife - 1) / runsPerLife, func(b *bench) error { return b.twoNodes(runs, &gate) }, nil},
+		{"no-gate", false, (slow + runsPerLife - 1) / runsPerLife, func(b *bench) error { return b.twoNodes(slow, &noGate) }, nil},
+		{"scale", true, 1, func(b *bench) (err error) { r.Scale, err = b.scale(nodes); return err }, nil},
+		{"idle", true, 1, func(b *bench) (err error) { r.Idle, err = b.idle(idleNodes, idleFor); return err }, nil},
+		{"hostlist", true, 1, func(b *bench) (err error) { r.Hostlist, err = b.hostlists(program); return err }, nil},
+		{"queue", false, 1, func(b *bench) (err error) { r.Queue, err = b.queue(version, queued); return err }, longQueue},
 	}
 	for _, s := range steps {
 		if only != "" && only != s.name {
@@ -103,7 +107,7 @@ func run(ctx context.Context, version string, runs, slow, nodes, idleNodes int, 
 		}
 		for life := range s.lives {
 			fmt.Fprintf(os.Stderr, "bench: %s (%d of %d)\n", s.name, life+1, s.lives)
-			if err := within(ctx, version, s.gate, s.do); err != nil {
+			if err := within(ctx, version, s.gate, s.more, s.do); err != nil {
 				return r, fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
@@ -124,7 +128,7 @@ type bench struct {
 const poolSize = 120
 
 // within deploys a stack, measures and takes it down.
-func within(ctx context.Context, version string, gate bool, do func(*bench) error) (err error) {
+func within(ctx context.Context, version string, gate bool, more func(*stack.Options), do func(*bench) error) (err error) {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
 		return fmt.Errorf("reading KUBECONFIG: %w", err)
@@ -138,6 +142,9 @@ func within(ctx context.Context, version string, gate bool, do func(*bench) erro
 			fmt.Sprintf("NodeName=direct-[0-%d] CPUs=2 RealMemory=400 State=CLOUD", poolSize-1),
 		},
 		PartitionLines: []string{fmt.Sprintf("PartitionName=all Nodes=cpu-[0-%d] Default=YES", poolSize-1)},
+	}
+	if more != nil {
+		more(&o)
 	}
 	s, err := stack.Open(config, o)
 	if err != nil {
