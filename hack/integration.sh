@@ -7,6 +7,7 @@
 #   KEEP=1                   leave the cluster up
 #   PARALLEL=6               stacks at once: they mostly wait
 #   TAGS=integration,load    larger tests
+#   QUEUES=200               of TestDemand, 12 otherwise
 #   TAGS=integration,faults  longer tests, of faults
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -74,14 +74,17 @@ func (j JobDemand) String() string {
 // Demand works out what the pending jobs need. It is pure: the same snapshot and time give the same report,
 // in whatever order jobs and nodes stand in it.
 func Demand(now time.Time, s Snapshot) Report {
-	d := demand{now: now, snap: &s, needs: map[needKey]*need{}}
-	return d.reckon()
+	return newDemand(now, &s).reckon()
+}
+
+func newDemand(now time.Time, s *Snapshot) *demand {
+	return &demand{now: now, snap: s, needs: map[needKey]*need{}, looks: exactLooks}
 }
 
 func (d *demand) reckon() Report {
 	now, s := d.now, d.snap
 	d.world = newWorld(now, s)
-	d.placer = placer{w: d.world, looks: exactLooks}
+	d.placer = placer{w: d.world, looks: d.looks}
 	d.report.NodeSets = make([]NodeSetDemand, len(s.NodeSets))
 	pools := d.world.pools()
 	d.classify()
@@ -109,6 +112,7 @@ type demand struct {
 	byUser  bool // users matter
 	queue   []entry
 	report  Report
+	looks   int                           // of placer
 	tell    func(id uint32, spots []spot) // for tests: where a job, or a task of an array, was placed
 }
 

@@ -86,7 +86,7 @@ func drawSnapshot(t *rapid.T) Snapshot {
 			{Name: "q", Tier: 1, MaxCPUsPerNode: rapid.SampledFrom([]uint32{0, 0, 3}).Draw(t, "CPUs per node"), MaxNodes: rapid.SampledFrom([]uint32{0, 2}).Draw(t, "nodes")},
 			{Name: "x", Exclusive: ExclusiveNode},
 		},
-		Options: Options{Select: rapid.SampledFrom([]Select{{}, {}, {CPUs: true}, {NoMemory: true}, {Sockets: true}}).Draw(t, "select")},
+		Options: Options{Select: rapid.SampledFrom([]Select{{}, {}, {OneNodeFirstFit: true}, {CPUs: true}, {NoMemory: true}, {Sockets: true}}).Draw(t, "select")},
 	}
 	for i := range s.Nodes {
 		s.Nodes[i].Name = fmt.Sprintf("n%d", i)
@@ -107,8 +107,9 @@ func drawSnapshot(t *rapid.T) Snapshot {
 
 func TestBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		reckon := placingSome(t)
 		s := drawSnapshot(t)
-		r := Demand(testNow, s)
+		r := reckon(s)
 		lower, greedy := 0, 0
 		for i, set := range r.NodeSets {
 			lower += set.New.Lower
@@ -135,14 +136,15 @@ func TestBounds(t *testing.T) {
 
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		reckon := placingSome(t)
 		s := drawSnapshot(t)
-		r := Demand(testNow, s)
+		r := reckon(s)
 		other := s
 		other.Jobs, other.Nodes = slices.Clone(s.Jobs), slices.Clone(s.Nodes)
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		random.Shuffle(len(other.Jobs), func(i, k int) { other.Jobs[i], other.Jobs[k] = other.Jobs[k], other.Jobs[i] })
 		random.Shuffle(len(other.Nodes), func(i, k int) { other.Nodes[i], other.Nodes[k] = other.Nodes[k], other.Nodes[i] })
-		again := Demand(testNow, other)
+		again := reckon(other)
 		slices.SortFunc(again.Jobs, func(a, b JobDemand) int { return int(a.ID) - int(b.ID) })
 		require.Equal(t, r, again)
 	})
@@ -153,13 +155,14 @@ func TestMoreJobsMoreNodes(t *testing.T) {
 		return slices.ContainsFunc(r.Jobs, func(j JobDemand) bool { return j.Why == WhyFull || j.Why.Counts() && j.Counted < j.Tasks })
 	}
 	rapid.Check(t, func(t *rapid.T) {
+		reckon := placingSome(t)
 		s := drawSnapshot(t)
-		before := Demand(testNow, s)
+		before := reckon(s)
 		j := drawJob(t)
 		j.ID = 1000
 		more := s
 		more.Jobs = append(slices.Clone(s.Jobs), j)
-		after := Demand(testNow, more)
+		after := reckon(more)
 		if !full(after) && !full(before) {
 			require.GreaterOrEqual(t, after.New.Lower, before.New.Lower)
 			for i := range after.NodeSets {
@@ -172,7 +175,7 @@ func TestMoreJobsMoreNodes(t *testing.T) {
 			s.Jobs[i].Priority += 10
 		}
 		more.Jobs = append(slices.Clone(s.Jobs), j)
-		before, after = Demand(testNow, s), Demand(testNow, more)
+		before, after = reckon(s), reckon(more)
 		require.GreaterOrEqual(t, after.New.Greedy, before.New.Greedy)
 		if !j.lastAfter(s) {
 			return
@@ -187,6 +190,7 @@ func (j Job) lastAfter(Snapshot) bool { return j.Partitions == "p" }
 // For small queues of jobs that take one node each, every way to place them is tried.
 func TestAgainstAllPlacings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		reckon := placingSome(t)
 		free := rapid.SliceOfN(rapid.Uint32Range(0, 8), 0, 2).Draw(t, "CPUs left on nodes that are up")
 		off := rapid.IntRange(1, 4).Draw(t, "nodes off")
 		type small struct {
@@ -212,7 +216,7 @@ func TestAgainstAllPlacings(t *testing.T) {
 			}
 			s.Jobs = append(s.Jobs, j)
 		}
-		r := Demand(testNow, s)
+		r := reckon(s)
 		if slices.ContainsFunc(r.Jobs, func(j JobDemand) bool { return !j.Why.Counts() }) {
 			return // not all of them have room
 		}
@@ -258,12 +262,13 @@ func TestAgainstAllPlacings(t *testing.T) {
 // Equal jobs on equal nodes need exactly what the lower bound says.
 func TestEqualJobs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		reckon := placingSome(t)
 		cpus, mem := rapid.Uint32Range(1, 8).Draw(t, "CPUs"), rapid.Uint64Range(1, 16_000).Draw(t, "memory")
 		tasks := rapid.IntRange(1, 60).Draw(t, "tasks")
 		j := with(cpuJob(1), func(j *Job) {
 			j.Tasks, j.CPUs, j.Memory, j.ArrayTasks = cpus, cpus, mem, fmt.Sprintf("1-%d", tasks)
 		})
-		r := Demand(testNow, cluster(100, j))
+		r := reckon(cluster(100, j))
 		per := min(8/int(cpus), int(16_000/mem))
 		nodes := (tasks + per - 1) / per
 		require.Equal(t, Estimate{nodes, nodes}, r.New)
@@ -272,6 +277,7 @@ func TestEqualJobs(t *testing.T) {
 
 func TestHugeNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		reckon := placingSome(t)
 		big := rapid.SampledFrom([]uint32{0, 1, 1 << 16, 1<<31 - 1, 1<<32 - 1})
 		j := cpuJob(1)
 		j.MinNodes, j.MaxNodes, j.Tasks, j.CPUs = big.Draw(t, "min"), big.Draw(t, "max"), big.Draw(t, "tasks"), big.Draw(t, "CPUs")
@@ -281,10 +287,20 @@ func TestHugeNumbers(t *testing.T) {
 		j.TRESPerTask = rapid.SampledFrom([]string{"", "gres/gpu:1", "gres/gpu:9223372036854775807"}).Draw(t, "gres")
 		s := cluster(3, j)
 		start := time.Now()
-		r := Demand(testNow, s)
+		r := reckon(s)
 		assert.Less(t, time.Since(start), time.Second)
 		require.LessOrEqual(t, r.New.Greedy, 3)
 		require.GreaterOrEqual(t, r.New.Lower, 0)
 		require.LessOrEqual(t, r.New.Lower, r.New.Greedy)
 	})
+}
+
+// placingSome reckons demand with all, some or none of the jobs placed as exactly as it can.
+func placingSome(t *rapid.T) func(Snapshot) Report {
+	looks := rapid.SampledFrom([]int{exactLooks, 0, 20}).Draw(t, "looks")
+	return func(s Snapshot) Report {
+		d := newDemand(testNow, &s)
+		d.looks = looks
+		return d.reckon()
+	}
 }

@@ -46,7 +46,7 @@ func TestRecorded(t *testing.T) {
 					}
 				}
 				placed := map[uint32][]string{}
-				d := demand{now: testNow, snap: &q.Before, needs: map[needKey]*need{}}
+				d := newDemand(testNow, &q.Before)
 				d.tell = func(id uint32, spots []spot) {
 					var names []string
 					for _, s := range spots {

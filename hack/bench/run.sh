@@ -3,7 +3,7 @@
 # cluster of its own and takes it down; KEEP=1 leaves it. The machine should have nothing else to do.
 #
 #   SLURM_VERSION=24.11   (default 26.05)
-#   RUNS=20 SLOW_RUNS=6 NODES=50 IDLE_NODES=100 IDLE_FOR=2m
+#   RUNS=20 SLOW_RUNS=6 NODES=50 IDLE_NODES=100 IDLE_FOR=2m QUEUED_JOBS=20000
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 name=${NAME:-slurmtide-bench}
@@ -27,5 +27,5 @@ done
 KUBECONFIG=$("${cluster[@]}" kubeconfig)
 export KUBECONFIG
 go run ./hack/bench/cluster -slurm "$version" -runs "${RUNS:-20}" -runs-without-gate "${SLOW_RUNS:-6}" -nodes "${NODES:-50}" \
-	-idle-nodes "${IDLE_NODES:-100}" -idle-for "${IDLE_FOR:-2m}" >out/bench-cluster.json
+	-idle-nodes "${IDLE_NODES:-100}" -idle-for "${IDLE_FOR:-2m}" -queued-jobs "${QUEUED_JOBS:-20000}" >out/bench-cluster.json
 go run ./hack/bench/report -resume out/bench-resume.json -cluster out/bench-cluster.json -engine out/bench-engine.txt -out out/bench.json

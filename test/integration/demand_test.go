@@ -35,7 +35,7 @@ const (
 	lessCPU               // and one of NodeSet cpu less
 	lessBig               // or one of NodeSet big
 	trials   = 4
-	perBatch = 50
+	perBatch = 25
 )
 
 var setOf = map[trial]string{lessCPU: "cpu", lessBig: "big"}

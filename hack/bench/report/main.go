@@ -63,6 +63,19 @@ type cluster struct {
 		Task  string  `json:"task"`
 		Ratio float64 `json:"ratio"`
 	} `json:"hostlist"`
+	Queue struct {
+		Jobs       int     `json:"jobs"`
+		ArrayTasks int     `json:"array_tasks"`
+		Nodes      int     `json:"nodes"`
+		Read       spread  `json:"read_s"`
+		DecodeCPU  float64 `json:"decode_cpu_s"`
+		DecodeMiB  float64 `json:"decode_mib"`
+		Demand     float64 `json:"demand_s"`
+		DemandMiB  float64 `json:"demand_mib"`
+		RPC        map[string]struct {
+			Average float64 `json:"average_ms"`
+		} `json:"slurmctld_rpcs"`
+	} `json:"queue"`
 }
 
 func main() {
@@ -119,6 +132,14 @@ func run(resumeFile, clusterFile, engineFile, out string) (missed int, err error
 	for _, h := range c.Hostlist {
 		add("hostlist "+h.Task+", ratio to scontrol", h.Ratio, 1, "×")
 	}
+	q := c.Queue
+	add(fmt.Sprintf("%d pending jobs and an array of %d tasks: slurmctld's time to list jobs (sdiag)", q.Jobs, q.ArrayTasks), q.RPC["REQUEST_JOB_INFO"].Average, 500, "ms")
+	add(fmt.Sprintf("the same, to list %d nodes", q.Nodes), q.RPC["REQUEST_NODE_INFO"].Average, 250, "ms")
+	add("reading all of it through slurmrestd, median", q.Read.Median, 0, "s")
+	add("decoding the jobs, CPU time", q.DecodeCPU, 0, "s")
+	add("memory of what was decoded", q.DecodeMiB, 0, "MiB")
+	add("demand reckoned from it", q.Demand*1000, 300, "ms")
+	add("the same, memory", q.DemandMiB, 200, "MiB")
 	add("engine, plan of a 10,000-node request", plan, 200, "ms")
 	add("engine, a step with 10,000 nodes in flight", step/1000, 1, "ms")
 
