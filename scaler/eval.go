@@ -91,7 +91,7 @@ func (f *fitting) near(b *bin, a ask) int64 {
 // exactly chooses nodes for a variant of a job.
 func (p *placer) exactly(v *variant) bool {
 	n := v.n
-	p.spots = p.spots[:0]
+	p.spots, p.tasks = p.spots[:0], 0
 	for _, r := range v.required {
 		b := &p.w.bins[r.bin]
 		room := int64(0)
@@ -221,6 +221,7 @@ func (p *placer) among(v *variant, w wish) bool {
 func (p *placer) dropTo(had int) {
 	for _, s := range p.spots[had:] {
 		p.w.bins[s.bin].mark = 0
+		p.tasks -= s.room
 	}
 	p.spots = p.spots[:had]
 }
@@ -234,10 +235,7 @@ func (p *placer) possible(v *variant, w wish, had int) bool {
 	}
 	slices.Sort(rooms)
 	free := w.most - int64(had)
-	cpus := w.cpus
-	for _, s := range p.spots {
-		cpus -= s.room * v.n.perTask()
-	}
+	cpus := w.cpus - p.given(v)
 	if int64(len(rooms)+had) < w.least {
 		return false
 	}
@@ -365,13 +363,7 @@ func (p *placer) takeChance(v *variant, w wish, i int) bool {
 func (p *placer) missing(w wish) int64 { return max(w.least, w.wanted) - int64(len(p.spots)) }
 
 // given is the CPUs that the nodes chosen have for the job.
-func (p *placer) given(v *variant) int64 {
-	cpus := int64(0)
-	for i := range p.spots {
-		cpus += p.spots[i].room * v.n.perTask()
-	}
-	return cpus
-}
+func (p *placer) given(v *variant) int64 { return p.tasks * v.n.perTask() }
 
 func (p *placer) enough(v *variant, w wish) bool {
 	return p.missing(w) <= 0 && p.given(v) >= w.cpus && p.gresMet(v, w)

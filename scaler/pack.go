@@ -28,6 +28,7 @@ type spot struct {
 type placer struct {
 	w     *world
 	spots []spot
+	tasks int64  // the spots have room for
 	gen   uint32 // of bin.mark
 	trial bool   // what is placed may be taken back
 	undo  []undo
@@ -116,14 +117,14 @@ func (p *placer) forget() {
 	for i := range p.spots {
 		p.w.bins[p.spots[i].bin].mark = 0
 	}
-	p.spots = p.spots[:0]
+	p.spots, p.tasks = p.spots[:0], 0
 }
 
 // choose collects nodes until they are enough: any that can run a task, or, if even, only those that can run as
 // large a part of the job as each must when it gets the most nodes it may have.
 func (p *placer) choose(v *variant, even bool) bool {
 	n := v.n
-	p.spots = p.spots[:0]
+	p.spots, p.tasks = p.spots[:0], 0
 	share := int64(1)
 	if even {
 		share = divUp(n.tasks, v.most)
@@ -202,15 +203,12 @@ func (p *placer) choose(v *variant, even bool) bool {
 func (p *placer) add(v *variant, f *fitting, at int32, room int64) int64 {
 	n, each := v.n, v.n.perTask()
 	if f.exclusive != ExclusiveNode && n.cpusPerTask > 0 {
-		cpus := n.tasks * each
-		for i := range p.spots {
-			cpus -= p.spots[i].room * each
-		}
-		cpus -= max(0, v.least-int64(len(p.spots))-1) * f.usable
+		cpus := (n.tasks-p.tasks)*each - max(0, v.least-int64(len(p.spots))-1)*f.usable
 		room = min(room, max(f.least, cpus/each))
 	}
 	p.w.bins[at].mark = p.gen
 	p.spots = append(p.spots, spot{bin: at, f: f, room: room})
+	p.tasks += room
 	return room
 }
 
