@@ -62,6 +62,7 @@ func (f *fitting) weight(b *bin, gpus bool) int64 {
 		power = 2
 	case NodeOff:
 		power = 3
+	case NodeUp, NodeUnusable:
 	}
 	near := int64(0)
 	if gpus {

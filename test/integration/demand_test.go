@@ -95,16 +95,16 @@ func (a *tally) save(t *testing.T, version string) {
 	require.NoError(t, packed.Close())
 }
 
-// judge holds the tally against the bounds that docs/architecture.md states.
+// judge holds the tally against the bounds that docs/benchmarks.md states.
 func (a *tally) judge(t *testing.T, queues int) {
 	t.Logf("%d queues, %d with ranges of nodes: of the others slurmctld took as many nodes as reckoned for %d, up to one more or less for %d, up to two for %d",
 		a.queues, a.ranges, a.asTaken, a.within1, a.within2)
 	t.Logf("with the estimate's nodes %d of %d jobs started, all of them in %d queues; not in %v", a.started, a.counted, a.queues-len(a.short), a.short)
 	t.Logf("one node less was tried %d times, and enough %d times: %v", a.fewer, a.enough, a.spare)
 	require.Equal(t, queues, a.queues)
-	assert.GreaterOrEqual(t, a.within1*100, (a.queues-a.ranges)*90)
+	assert.GreaterOrEqual(t, a.within1*100, (a.queues-a.ranges)*95)
 	assert.LessOrEqual(t, len(a.short)*100, a.queues*10)
-	assert.LessOrEqual(t, a.enough*100, a.fewer*15)
+	assert.LessOrEqual(t, a.enough*100, a.fewer*20)
 	assert.Positive(t, a.fewer)
 }
 
