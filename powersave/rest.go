@@ -1,7 +1,7 @@
 package powersave
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 )
 
@@ -20,11 +20,12 @@ func (e *Engine) restOf(g *gang) (rest []string) {
 
 // gangsWithRest lists them by job.
 func (e *Engine) gangsWithRest() (gangs []*gang) {
-	for _, id := range slices.Sorted(maps.Keys(e.gangs)) {
-		if g := e.gangs[id]; len(g.rest) > 0 {
+	for _, g := range e.gangs { // few of many
+		if len(g.rest) > 0 {
 			gangs = append(gangs, g)
 		}
 	}
+	slices.SortFunc(gangs, func(a, b *gang) int { return cmp.Compare(a.job, b.job) })
 	return gangs
 }
 
