@@ -212,6 +212,7 @@ type Pod struct {
 	// Offering the pod was made for; "" if the NodeSet has none.
 	Offering string
 	Busy     bool // label; jobs may be on it
+	Dynamic  bool // label; of a NodeSet of mode Dynamic
 	// Room it was made for; "" for none.
 	Room string
 }
@@ -255,4 +256,20 @@ type NodeSet struct {
 	BackoffMax         time.Duration // 0: default
 	// Breakers as last saved in the object's status; looked at once, when the NodeSet is new to the engine.
 	Breakers []BreakerRecord
+	// Dynamic is set for mode Dynamic: its nodes have no power states, so the Engine is not told of it.
+	Dynamic *Dynamic
+}
+
+// Dynamic is what a NodeSet of mode Dynamic says of its nodes: they register themselves.
+type Dynamic struct {
+	Floor      int           // least number of nodes (spec.replicas)
+	IdleTime   time.Duration // after which an idle node goes; 0: default
+	Partitions []string      // that its nodes are in; nil: those with Nodes=ALL
+
+	// The shape they register with; 0: not given.
+	CPUs, Sockets, Cores, Threads int32
+	Memory                        int64 // MiB
+	Gres                          string
+	Features                      []string
+	Weight                        int32
 }

@@ -1,0 +1,128 @@
+package dynamic
+
+import (
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/scaler"
+)
+
+// Config holds the Planner's times. The zero value of a field means its default.
+type Config struct {
+	// Owner begins the comment of records that are ours; it has to tell this cluster's namespace from others. Required.
+	Owner string
+	// Quiet is how long demand must not have changed for pods to be made, Most how long that is waited for. Defaults 1 s and 10 s.
+	Quiet, Most time.Duration
+	// IdleTime is after how long an idle node goes if the NodeSet does not say. Default 5 min.
+	IdleTime time.Duration
+	// Deadline is how long a boot may take if the NodeSet does not say. Default 5 min.
+	Deadline time.Duration
+	// Grace is how long trouble with a pod must last if the NodeSet does not say. Default 10 s.
+	Grace time.Duration
+	// Sightings is how far apart two reads must be to confirm something lost. Default 10 s.
+	Sightings time.Duration
+	// SilentFor is how long a node with a pod may not respond before it is given up. Default 1 min.
+	SilentFor time.Duration
+	// Options for scaler.Demand.
+	Options scaler.Options
+}
+
+// Facts is what there is.
+type Facts struct {
+	// Sets are all NodeSets of the Slurm cluster: those of mode Cloud serve jobs, too.
+	Sets []powersave.NodeSet
+	// Pods are all of those of mode Dynamic, as last seen.
+	Pods []powersave.Pod
+	// Blind: Kubernetes cannot be read at present.
+	Blind bool
+	// Slurm is the newest complete read; nil: none yet.
+	Slurm *Reading
+	// Asked is how many reads of Slurm have been begun.
+	Asked int
+}
+
+// Reading is a complete read of Slurm.
+type Reading struct {
+	Number   int       // of the reads begun
+	Answered time.Time // when it was complete
+	// Queue has jobs, partitions and nodes; no NodeSets.
+	Queue scaler.Snapshot
+	// Records are all nodes. They are read before the jobs, so that a job that has begun meanwhile is seen.
+	Records []powersave.SlurmNode
+	// Reservations are the hostlists of all, also of those that begin later, by name.
+	Reservations map[string]string
+}
+
+// Action is something to be done. All but Report are answered with Planner.Done.
+type Action interface{ action() }
+
+// CreatePod asks for the pod of a node.
+type CreatePod struct {
+	Node, NodeSet, Offering string
+	Generation              int64
+}
+
+// DeletePod asks for the pod with exactly this UID to go.
+type DeletePod struct {
+	Node, NodeSet, UID, Why string
+	// Booting: it has not registered. Whoever carries it out looks once more right before, and fails if it has: then a
+	// job may be on it.
+	Booting bool
+}
+
+// Update asks slurmctld for a change to one or more nodes.
+type Update struct{ powersave.NodeUpdate }
+
+// DeleteRecord asks slurmctld to forget a node.
+type DeleteRecord struct{ Node, NodeSet string }
+
+// MarkPod asks for the mark that keeps others from taking the pod away, or for it to be taken off.
+type MarkPod struct{ powersave.MarkPod }
+
+// Report is for the log, and if it is a warning for an Event.
+type Report struct {
+	Warning             bool
+	Node, NodeSet, Text string
+}
+
+func (CreatePod) action()    {}
+func (DeletePod) action()    {}
+func (Update) action()       {}
+func (DeleteRecord) action() {}
+func (MarkPod) action()      {}
+func (Report) action()       {}
+
+// Outcome is what came of an action.
+type Outcome struct {
+	Err string // empty: it was done
+	// Of CreatePod: the class of what stands against it, and whether somebody must change something first.
+	Trouble   powersave.Trouble
+	Permanent bool
+	// Missing: slurmctld has no such node (DeleteRecord, Update).
+	Missing bool
+}
+
+// reasonPrefix begins the reasons that Slurmtide writes.
+const reasonPrefix = "slurmtide: "
+
+const (
+	inUse = powersave.NodeAllocated | powersave.NodeMixed | powersave.NodeCompleting
+	// spoken are the states in which an idle node is not free to go: a job or a reservation is about to use it.
+	spoken = powersave.NodePlanned | powersave.NodeReserved | powersave.NodeMaintenance | powersave.NodeRebootRequested | powersave.NodeRebootIssued
+	// powered is what Slurm does to nodes that SuspendExcStates does not except.
+	powered = powersave.NodePowerDown | powersave.NodePoweringDown | powersave.NodePoweredDown
+	// notServing: no slurmd answers, or Slurm takes it for lost.
+	notServing = powersave.NodeDown | powersave.NodeNotResponding | powersave.NodeFuture | powersave.NodeUnknown | powersave.NodeError | powersave.NodeInvalidReg
+)
+
+// actOn is how old an answer may be for something to be taken down by it.
+const actOn = 5 * time.Second
+
+// createdWithin is how long a pod may take to be seen.
+const createdWithin = time.Minute
+
+// Pauses after a call for a node failed: doubled each time.
+const (
+	retryFirst = time.Second
+	retryMost  = time.Minute
+)

@@ -1,0 +1,366 @@
+package dynamic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/scaler"
+)
+
+// grow makes the nodes that the pending jobs and the floors need.
+func (p *Planner) grow() {
+	names := make([]string, 0, len(p.sets))
+	for name := range p.sets {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	report := p.demand(names)
+	for _, name := range names {
+		s := p.sets[name]
+		d := report[name]
+		s.need, s.ready = d.New.Greedy, d.Ready
+		if s.Problem != "" {
+			s.need, s.batch = 0, nil
+			continue
+		}
+		n := s.Dynamic.Floor - p.count(name)
+		if p.due(s, d) {
+			n = max(n, s.need)
+		}
+		if n > 0 {
+			p.make(s, n)
+		}
+	}
+}
+
+// due reports whether the demand is to be met now: it has been the same for a while, or has waited long enough.
+func (p *Planner) due(s *set, d scaler.NodeSetDemand) bool {
+	if s.need == 0 {
+		s.batch = nil
+		return false
+	}
+	seen := [3]int64{int64(s.need), d.Jobs, d.CPUs}
+	switch {
+	case s.batch == nil:
+		s.batch = &batch{since: p.now, changed: p.now, seen: seen}
+	case s.batch.seen != seen:
+		s.batch.changed, s.batch.seen = p.now, seen
+	}
+	if p.now.Sub(s.batch.changed) < p.cfg.Quiet && p.now.Sub(s.batch.since) < p.cfg.Most {
+		return false
+	}
+	s.batch = nil
+	return true
+}
+
+// count is how many nodes of the NodeSet exist, or will.
+func (p *Planner) count(set string) (n int) {
+	for _, other := range p.nodes {
+		if other.set == set && other.listed && p.exists(other) {
+			n++
+		}
+	}
+	return n
+}
+
+// offerings counts the pods of a NodeSet by offering.
+func (p *Planner) offerings(set string) map[string]int {
+	in := map[string]int{}
+	for _, n := range p.nodes {
+		switch {
+		case n.set != set:
+		case n.pod != nil:
+			in[n.pod.Offering]++
+		case n.creating:
+			in[n.attempt.Offering]++
+		}
+	}
+	return in
+}
+
+// spare reports that the node could be made to serve: it is drained and has its pod, or a record and nothing else.
+func (p *Planner) spare(n *node) bool {
+	if n.rec == nil || !n.listed || !p.told(n) || n.retryAt.After(p.now) || n.rec.State.Any(inUse|powered) {
+		return false
+	}
+	if n.pod != nil {
+		return p.drained(n) && live(n) && p.welcomed(n) && !n.rec.State.Any(notServing)
+	}
+	return !n.creating && p.ours(n) && (p.drained(n) || p.downed(n))
+}
+
+// taken reports that a new node cannot have the name.
+func (n *node) taken() bool {
+	return n.pod != nil || n.rec != nil || n.creating || n.asking
+}
+
+// demand reckons what the pending jobs need, with what exists as it is now.
+func (p *Planner) demand(sets []string) map[string]scaler.NodeSetDemand {
+	s := p.facts.Slurm.Queue
+	s.Options = p.cfg.Options
+	s.NodeSets = nil
+	var cloud []powersave.NodeSet
+	for _, set := range p.facts.Sets {
+		if set.Dynamic == nil {
+			s.NodeSets = append(s.NodeSets, scaler.NodeSet{Name: set.Name})
+			cloud = append(cloud, set)
+		}
+	}
+	shapes, parts := map[string]*scaler.Shape{}, map[string][]string{}
+	max, open := map[string]int{}, map[string]bool{}
+	for _, name := range sets {
+		set := p.sets[name]
+		shapes[name], parts[name] = shapeOf(set.Dynamic), partitionsOf(set.Dynamic, s.Partitions)
+		choice := p.breakers.Look(p.now, set.NodeSet, p.offerings(name))
+		open[name] = choice.OK && set.Problem == ""
+		if set.refuse = ""; !choice.OK {
+			set.refuse = choice.Why
+		}
+		if open[name] {
+			max[name] = set.Nodes.Len()
+			for _, n := range p.nodes {
+				if n.set == name && n.listed && (n.taken() || n.retryAt.After(p.now)) {
+					max[name]-- // those with a record or a pod come back below
+				}
+			}
+		}
+	}
+	nodes := make([]scaler.Node, 0, len(s.Nodes))
+	have := map[string]bool{}
+	for _, sn := range s.Nodes {
+		have[sn.Name] = true
+		n := p.nodes[sn.Name]
+		switch {
+		case n == nil:
+			for _, set := range cloud {
+				if set.Nodes.Contains(sn.Name) {
+					sn.NodeSet = set.Name
+				}
+			}
+		case n.set != "" && (n.pod != nil || n.rec != nil && p.ours(n)):
+			sn.NodeSet = n.set
+			max[n.set]++
+			switch {
+			case n.creating, n.change == powersave.StateUndrain:
+				sn.State = scaler.NodeBooting
+			case n.change != powersave.StateNone:
+				sn.State = scaler.NodeUnusable
+			case live(n) && (!joinedNow(n) && n.joined != n.pod.UID || p.drained(n) && !p.welcomed(n)):
+				sn.State = scaler.NodeBooting
+			case p.spare(n):
+				sn.State = scaler.NodeUnusable
+				if open[n.set] {
+					sn.State = scaler.NodeOff
+				}
+			case !live(n):
+				sn.State = scaler.NodeUnusable
+			}
+		}
+		nodes = append(nodes, sn)
+	}
+	for name, n := range p.nodes {
+		if have[name] || n.set == "" || !n.creating && !(live(n) && n.joined != n.pod.UID) {
+			continue
+		}
+		max[n.set]++
+		nodes = append(nodes, scaler.Node{Name: name, NodeSet: n.set, Partitions: parts[n.set], State: scaler.NodeBooting, Shape: shapes[n.set]})
+	}
+	s.Nodes = nodes
+	for _, name := range sets {
+		s.NodeSets = append(s.NodeSets, scaler.NodeSet{Name: name, Max: max[name], Shape: shapes[name], Partitions: parts[name]})
+	}
+	report := map[string]scaler.NodeSetDemand{}
+	for _, d := range scaler.Demand(p.now, s).NodeSets {
+		report[d.Name] = d
+	}
+	return report
+}
+
+// make brings count nodes up: those that are drained and still run, then those that a job names, then names that are free.
+func (p *Planner) make(s *set, count int) {
+	var running, named, records []*node
+	for _, n := range p.nodes {
+		switch {
+		case n.set != s.Name || !p.spare(n):
+		case n.pod != nil:
+			running = append(running, n)
+		case p.named[n.name] != "":
+			named = append(named, n)
+		default:
+			records = append(records, n)
+		}
+	}
+	byName := func(a, b *node) int { return compareNames(a.name, b.name) }
+	slices.SortFunc(running, byName)
+	slices.SortFunc(named, byName)
+	slices.SortFunc(records, byName)
+	for _, n := range running {
+		if count == 0 {
+			return
+		}
+		p.wake(n, "it is needed again")
+		count--
+	}
+	for _, n := range named {
+		if count == 0 || !p.create(s, n) {
+			return
+		}
+		count--
+	}
+	for name := range s.Nodes.All() {
+		if count == 0 {
+			return
+		}
+		if n := p.nodes[name]; n != nil && (n.taken() || n.retryAt.After(p.now)) {
+			continue
+		}
+		if !p.create(s, p.node(name)) {
+			return
+		}
+		count--
+	}
+	for _, n := range records {
+		if count == 0 || !p.create(s, n) {
+			return
+		}
+		count--
+	}
+}
+
+// create asks for a pod; false: no more are to be made now.
+func (p *Planner) create(s *set, n *node) bool {
+	choice := p.breakers.Pick(p.now, s.NodeSet, p.offerings(s.Name))
+	if !choice.OK {
+		s.refuse = choice.Why
+		return false
+	}
+	n.creating, n.attempt, n.tried, n.bootAt, n.goneRead = true, choice.Attempt, true, p.now, 0
+	n.strayAt = time.Time{}
+	p.do(CreatePod{Node: n.name, NodeSet: s.Name, Offering: choice.Offering, Generation: p.now.UnixNano()})
+	return !choice.Probe()
+}
+
+// shrink drains idle nodes that nobody needs, those that have been idle longest first.
+func (p *Planner) shrink() {
+	for name, s := range p.sets {
+		if s.Problem != "" {
+			continue
+		}
+		idle := cmp.Or(s.Dynamic.IdleTime, p.cfg.IdleTime)
+		var can []*node
+		free := 0
+		for _, n := range p.nodes {
+			if n.set != name || !live(n) || !p.exists(n) {
+				continue
+			}
+			if n.joined != n.pod.UID {
+				free++ // will be
+				continue
+			}
+			if n.rec == nil || !p.told(n) || n.idleAt.IsZero() {
+				continue
+			}
+			free++
+			if p.named[n.name] == "" && p.welcomed(n) && (p.now.Sub(n.idleAt) >= idle || !n.listed) {
+				can = append(can, n)
+			}
+		}
+		slices.SortFunc(can, func(a, b *node) int {
+			return cmp.Or(compareBool(a.listed, b.listed), a.rec.LastBusy.Compare(b.rec.LastBusy), a.idleAt.Compare(b.idleAt), compareNames(b.name, a.name))
+		})
+		surplus := min(p.count(name)-s.Dynamic.Floor, free-s.ready)
+		for _, n := range can {
+			if n.listed {
+				if surplus <= 0 {
+					break
+				}
+				surplus--
+				p.drain(n, fmt.Sprintf("idle for %v", idle))
+				continue
+			}
+			p.drain(n, "spec.nodeNames does not have it any more")
+		}
+	}
+}
+
+// shapeOf is what a node offers.
+func shapeOf(d *powersave.Dynamic) *scaler.Shape {
+	return &scaler.Shape{
+		CPUs: uint32(d.CPUs), Sockets: uint32(d.Sockets), Cores: uint32(d.Cores), Threads: uint32(d.Threads), Memory: uint64(d.Memory),
+		Gres: d.Gres, Features: d.Features, Weight: uint32(d.Weight),
+	}
+}
+
+func partitionsOf(d *powersave.Dynamic, all []scaler.Partition) []string {
+	if len(d.Partitions) > 0 {
+		return d.Partitions
+	}
+	var names []string
+	for _, p := range all {
+		if p.AllNodes {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// compareNames orders n2 before n10.
+func compareNames(a, b string) int {
+	pa, pb := strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")
+	return cmp.Or(cmp.Compare(pa, pb), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+}
+
+// Counts are the figures of every NodeSet of mode Dynamic, by name.
+func (p *Planner) Counts() []powersave.NodeSetCounts {
+	counts := map[string]*powersave.NodeSetCounts{}
+	list := make([]powersave.NodeSetCounts, 0, len(p.sets))
+	for name, s := range p.sets {
+		counts[name] = &powersave.NodeSetCounts{Name: name, Nodes: s.Nodes.Len(), Problem: s.Problem, Breakers: p.breakers.Snapshot(name)}
+	}
+	for _, n := range p.nodes {
+		c := counts[n.set]
+		if c == nil {
+			continue
+		}
+		if n.pod != nil && n.pod.Offering != "" {
+			if c.InUse == nil {
+				c.InUse = map[string]int{}
+			}
+			c.InUse[n.pod.Offering]++
+		}
+		if p.exists(n) {
+			c.PoweredUp++
+		}
+		switch {
+		case n.creating, live(n) && n.joined != n.pod.UID:
+			if c.Booting++; n.trouble != powersave.TroubleNone {
+				c.Booting--
+				c.Failed++
+			}
+		case n.pod == nil:
+		case n.rec == nil || n.rec.State.Any(notServing) || n.rec.State.Any(powersave.NodeDrain) && !p.drained(n) || n.pod.Phase == powersave.PodFailed:
+			c.Failed++
+		case live(n) && !n.rec.State.Any(powersave.NodeDrain):
+			c.Ready++
+		}
+	}
+	for _, c := range counts {
+		list = append(list, *c)
+	}
+	slices.SortFunc(list, func(a, b powersave.NodeSetCounts) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
