@@ -1,6 +1,7 @@
 package slurmrest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/internal/slurmrest/answer"
 	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/scaler"
 )
 
 // Up to minSingle nodes, or one in singleShare of the cluster's, are asked for one
@@ -106,6 +108,29 @@ func (c *Client) list(ctx context.Context, want map[string]bool) ([]powersave.Sl
 	c.total = r.Total
 	c.mu.Unlock()
 	return r.List, nil
+}
+
+// Records reads all nodes once, for Nodes and for QueueNodes.
+func (c *Client) Records(ctx context.Context) ([]powersave.SlurmNode, []scaler.Node, error) {
+	var nodes *answer.Nodes
+	var capacity *answer.Capacity
+	err := c.do(ctx, call{op: "list nodes", build: func(a *api) request { return a.nodes }, repeatable: true, long: true, read: func(body io.Reader) (answer.Envelope, error) {
+		nodes, capacity = answer.NewNodes(nil), answer.NewCapacity()
+		return answer.Decode(body, "nodes", func(dec *json.Decoder) error {
+			var text json.RawMessage
+			if err := dec.Decode(&text); err != nil {
+				return err
+			}
+			if err := nodes.Read(json.NewDecoder(bytes.NewReader(text))); err != nil {
+				return err
+			}
+			return capacity.Read(json.NewDecoder(bytes.NewReader(text)))
+		})
+	}})
+	if err != nil {
+		return nil, nil, err
+	}
+	return nodes.List, capacity.List, nil
 }
 
 func (c *Client) read(ctx context.Context, want map[string]bool, q call) (*answer.Nodes, error) {

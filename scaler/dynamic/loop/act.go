@@ -1,0 +1,179 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/scaler/dynamic"
+)
+
+// requestDynamic is what pods of mode Dynamic carry for the request that began them: there is none.
+const requestDynamic = "dynamic"
+
+// act begins to carry out actions.
+func (l *Loop) act(ctx context.Context, actions []dynamic.Action) {
+	var updates []*dynamic.Update // those that differ in their nodes only make one
+	for _, a := range actions {
+		switch a := a.(type) {
+		case dynamic.Report:
+			if !a.Warning {
+				l.Log.Info(a.Text, "node", a.Node, "nodeset", a.NodeSet)
+				continue
+			}
+			l.Log.Warn(a.Text, "node", a.Node, "nodeset", a.NodeSet)
+			l.Kubernetes.Warn(a.NodeSet, a.Node, "", "NodeTrouble", a.Text)
+		case dynamic.CreatePod:
+			l.do(ctx, l.creates, a, func(ctx context.Context) error {
+				uid, err := l.Kubernetes.Create(ctx, powersave.CreatePod{
+					Node: a.Node, NodeSet: a.NodeSet, Generation: a.Generation, Request: requestDynamic, Offering: a.Offering,
+				})
+				if err == nil {
+					l.Log.Info("pod created", "node", a.Node, "nodeset", a.NodeSet, "uid", uid)
+				}
+				return err
+			})
+		case dynamic.DeletePod:
+			l.do(ctx, l.deletes, a, func(ctx context.Context) error {
+				if err := l.stillBoots(ctx, a); err != nil {
+					return err
+				}
+				gone, err := l.Kubernetes.Delete(ctx, a.Node, a.UID)
+				if err == nil {
+					l.Log.Info("pod deletion", "node", a.Node, "uid", a.UID, "why", a.Why, "gone", gone)
+				}
+				if gone {
+					l.PodGone(a.Node, a.UID)
+				}
+				return err
+			})
+		case dynamic.DeleteRecord:
+			l.do(ctx, l.updates, a, func(ctx context.Context) error {
+				err := l.Slurm.DeleteNode(ctx, a.Node)
+				if err == nil {
+					l.Log.Info("node record deleted", "node", a.Node, "nodeset", a.NodeSet)
+				}
+				return err
+			})
+		case dynamic.MarkPod:
+			l.do(ctx, l.updates, a, func(ctx context.Context) error { return l.Kubernetes.Mark(ctx, a.MarkPod) })
+		case dynamic.Update:
+			i := slices.IndexFunc(updates, func(u *dynamic.Update) bool {
+				return u.State == a.State && u.Reason == a.Reason && u.Comment == a.Comment
+			})
+			if i >= 0 {
+				updates[i].Nodes = append(updates[i].Nodes, a.Nodes...)
+				continue
+			}
+			updates = append(updates, &a)
+		}
+	}
+	for _, u := range updates {
+		l.do(ctx, l.updates, *u, func(ctx context.Context) error {
+			err := l.Slurm.UpdateNodes(ctx, u.NodeUpdate)
+			if err == nil {
+				l.Log.Info("nodes updated", "update", u.String(), "reason", u.Reason)
+			}
+			return err
+		})
+	}
+}
+
+// do carries an action out when there is a slot, and tells the planner what came of it.
+func (l *Loop) do(ctx context.Context, slots chan struct{}, a dynamic.Action, call func(context.Context) error) {
+	epoch := l.epoch
+	l.calls.Go(func() {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		err := call(ctx)
+		<-slots
+		o := outcome(err)
+		l.tell(func() {
+			if epoch == l.epoch && l.planner != nil {
+				l.planner.Done(time.Now(), l.asked, a, o)
+			}
+		})
+	})
+}
+
+// stillBoots fails if the node of a pod that is to go because it did not register has done so meanwhile.
+func (l *Loop) stillBoots(ctx context.Context, a dynamic.DeletePod) error {
+	if !a.Booting {
+		return nil
+	}
+	nodes, err := l.Slurm.Nodes(ctx, a.Node)
+	if err != nil && !missing(err) {
+		return err
+	}
+	for _, n := range nodes {
+		if n.InstanceID == a.UID {
+			return errors.New("it has registered meanwhile")
+		}
+	}
+	return nil
+}
+
+func missing(err error) bool { return errors.As(err, new(interface{ MissingNodes() []string })) }
+
+func outcome(err error) (o dynamic.Outcome) {
+	if err == nil {
+		return o
+	}
+	o.Err = err.Error()
+	var permanent interface{ Permanent() bool }
+	if errors.As(err, &permanent) {
+		o.Permanent = permanent.Permanent()
+	}
+	var trouble interface{ Trouble() powersave.Trouble }
+	if errors.As(err, &trouble) {
+		o.Trouble = trouble.Trouble()
+	}
+	o.Missing = missing(err)
+	return o
+}
+
+// publish writes the status of NodeSets that has changed.
+func (l *Loop) publish(ctx context.Context, now time.Time) {
+	if l.reading == nil || now.Before(l.statusAt) {
+		return
+	}
+	l.statusAt = now.Add(statusPause)
+	counts := l.planner.Counts()
+	for _, c := range counts {
+		if l.writing[c.Name] || reflect.DeepEqual(l.sent[c.Name], c) {
+			continue
+		}
+		l.sent[c.Name], l.writing[c.Name] = c, true
+		epoch := l.epoch
+		l.calls.Go(func() {
+			call, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			err := l.Kubernetes.UpdateStatus(call, c)
+			if err != nil {
+				l.Log.Warn("writing NodeSet status", "nodeset", c.Name, "error", err)
+				select { // writing keeps the next one back
+				case <-time.After(statusRetry):
+				case <-ctx.Done():
+				}
+			}
+			l.inbox.put(func(context.Context) {
+				delete(l.writing, c.Name)
+				if err != nil && epoch == l.epoch {
+					delete(l.sent, c.Name)
+				}
+			})
+		})
+	}
+	maps.DeleteFunc(l.sent, func(name string, _ powersave.NodeSetCounts) bool {
+		return !slices.ContainsFunc(counts, func(c powersave.NodeSetCounts) bool { return c.Name == name })
+	})
+}
