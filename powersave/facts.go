@@ -262,7 +262,6 @@ type NodeSet struct {
 
 // Dynamic is what a NodeSet of mode Dynamic says of its nodes: they register themselves.
 type Dynamic struct {
-	Floor      int           // least number of nodes (spec.replicas)
 	IdleTime   time.Duration // after which an idle node goes; 0: default
 	Partitions []string      // that its nodes are in; nil: those with Nodes=ALL
 

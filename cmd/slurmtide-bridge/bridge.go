@@ -30,6 +30,9 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
 	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/scaler"
+	"github.com/slurmtide/slurmtide/scaler/dynamic"
+	"github.com/slurmtide/slurmtide/scaler/dynamic/loop"
 )
 
 // accessEvery is how often missing rights are looked for again.
@@ -56,6 +59,7 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "pod-service", Usage: "headless service that gives the pods DNS names"},
 			&urfave.StringFlag{Name: "host-taint", Value: pods.DefaultHostTaint, Usage: "key[=value]:Effect, put on the Kubernetes node under a Slurm node that is drained for bad hardware; empty: none is"},
 			&urfave.StringFlag{Name: "host-taint-reason", Value: badHardware, Usage: "regular expression: reasons that tell of bad hardware"},
+			&urfave.StringFlag{Name: "select-type-parameters", EnvVars: []string{"SLURMTIDE_SELECT_TYPE_PARAMETERS"}, Usage: "SelectTypeParameters of slurm.conf, as in \"scontrol show config\": what pending jobs need of nodes of mode Dynamic depends on it (default: Slurm's, CR_Core_Memory)"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
 			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
@@ -81,6 +85,10 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
+	selects, err := scaler.ParseSelect(c.String("select-type-parameters"))
+	if err != nil {
+		return cli.UsageError("--select-type-parameters: %v", err)
+	}
 	klog.SetSlogLogger(log)
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -95,10 +103,11 @@ func runBridge(c *urfave.Context) error {
 		return err
 	}
 	var b *bridge.Bridge // set before kube.Run can report anything
+	var d *loop.Loop     // likewise
 	kube, err := pods.New(kubeConfig, c.String("namespace"), c.String("cluster"), pods.Options{
 		PodOptions: pods.PodOptions{ConfServer: c.String("conf-server"), Service: c.String("pod-service")},
 		QPS:        float32(c.Float64("kube-qps")), Burst: c.Int("kube-burst"), Log: log,
-		WatchError: func(err error) { b.WatchError(err) }, HostTaint: taint,
+		WatchError: func(err error) { b.WatchError(err); d.WatchError(err) }, HostTaint: taint,
 	})
 	if err != nil {
 		return err
@@ -127,12 +136,17 @@ func runBridge(c *urfave.Context) error {
 		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, Version: c.App.Version,
 		Engine: powersave.Config{BadHardware: reasons},
 	})
+	d = loop.New(loop.Config{
+		Slurm: slurm, Kubernetes: kube, Log: log.With("mode", "Dynamic"),
+		Plan: dynamic.Config{Owner: "slurmtide: NodeSet " + c.String("namespace") + "/", Options: scaler.Options{Select: selects}},
+	})
 	parts := []func(context.Context) error{
 		b.Run,
 		func(ctx context.Context) error { return spool.Serve(ctx, socket, b, log) },
-		func(ctx context.Context) error { return kube.Run(ctx, b) },
+		d.Run,
+		func(ctx context.Context) error { return kube.Run(ctx, newSplit(b, d)) },
 		func(ctx context.Context) error { return watchAccess(ctx, kube, log) },
-		func(ctx context.Context) error { return lead(ctx, kube, identity, c.String("cluster"), b) },
+		func(ctx context.Context) error { return lead(ctx, kube, identity, c.String("cluster"), b, d) },
 	}
 	if taint != nil {
 		parts = append(parts, func(ctx context.Context) error { return watchHostMarks(ctx, kube, log) })
@@ -167,13 +181,14 @@ func identity(sp *spool.Spool) (string, error) {
 }
 
 // lead keeps trying for the lease of the cluster's bridges.
-func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *bridge.Bridge) error {
+func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *bridge.Bridge, d *loop.Loop) error {
 	return kube.Lead(ctx, identity, func(l pods.Leadership) {
 		lease := bridge.Lease{Name: pods.LeaseName(cluster), Identity: identity, Holder: l.Holder, Leading: l.Leading}
 		if l.Err != nil {
 			lease.Error = l.Err.Error()
 		}
 		b.Lease(lease)
+		d.Lead(l.Leading)
 	})
 }
 

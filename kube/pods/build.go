@@ -50,8 +50,9 @@ type PodOptions struct {
 // service), the labels and annotations of package v1alpha1 and the owner are ours, the restart
 // policy is Never and no service account token is mounted. The slurmd container's args become
 //
-//	slurmd -D -b -N <node> [--conf-server <servers>] --instance-id=<pod UID> <the template's args>
+//	slurmd -D -b -N <node> [-Z --conf <shape>] [--conf-server <servers>] --instance-id=<pod UID> <the template's args>
 //
+// with the part about the shape in mode Dynamic only.
 // The template's args come last, so that they can add options or override --conf-server; its
 // command, if any, stays in front and has to run its arguments, unless it ends in a slurmd itself.
 // Resources come from the shape where the container does not name them (see defaultResources).
@@ -98,7 +99,12 @@ func build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string
 	}
 
 	slurmd := slurmdContainer(spec)
-	args := append(slurmdArgs(node, o.ConfServer), slurmd.Args...)
+	line := ""
+	if ns.Spec.Mode == v1alpha1.ModeDynamic {
+		pod.Labels[v1alpha1.LabelMode] = string(v1alpha1.ModeDynamic)
+		line = nodeLine(&ns.Spec.Shape)
+	}
+	args := append(slurmdArgs(node, line, o.ConfServer), slurmd.Args...)
 	if n := len(slurmd.Command); n > 0 && path.Base(slurmd.Command[n-1]) == "slurmd" {
 		args = args[1:]
 	}
@@ -137,8 +143,11 @@ func ownerReference(ns *v1alpha1.NodeSet) metav1.OwnerReference {
 	return owner
 }
 
-func slurmdArgs(node, confServer string) []string {
+func slurmdArgs(node, line, confServer string) []string {
 	args := []string{"slurmd", "-D", "-b", "-N", node}
+	if line != "" {
+		args = append(args, "-Z", "--conf", line)
+	}
 	if confServer != "" {
 		args = append(args, "--conf-server", confServer)
 	}
@@ -150,7 +159,7 @@ func reservedArg(args []string) string {
 	for i, a := range args {
 		long, _, _ := strings.Cut(a, "=")
 		switch {
-		case long == "--instance-id", i == 0 && a == "slurmd":
+		case long == "--instance-id", long == "--conf", i == 0 && a == "slurmd":
 			return a
 		case len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.ContainsRune("NZbDFC", rune(a[1])):
 			return a

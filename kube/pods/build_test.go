@@ -50,6 +50,13 @@ func TestBuildGolden(t *testing.T) {
 		"gpu": {options: options, change: func(ns *v1alpha1.NodeSet) {
 			ns.Spec.Shape.Gres = "gpu:h100:2"
 		}},
+		"dynamic": {options: options, change: func(ns *v1alpha1.NodeSet) {
+			ns.Spec.Mode = v1alpha1.ModeDynamic
+			ns.Spec.Shape = v1alpha1.Shape{
+				CPUs: 4, Sockets: new(int32(1)), CoresPerSocket: new(int32(2)), ThreadsPerCore: new(int32(2)), RealMemory: 8000, Gres: "gpu:h100:2",
+				Features: []string{"a", "b"}, Weight: new(int32(5)),
+			}
+		}},
 		"full-template": {options: options, change: func(ns *v1alpha1.NodeSet) {
 			ns.Spec.Template.ObjectMeta = metav1.ObjectMeta{
 				Labels:      map[string]string{"team": "hpc", v1alpha1.LabelNode: "not-ours-to-say"},

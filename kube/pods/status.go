@@ -107,6 +107,9 @@ func (c *Client) newStatus(ns *v1alpha1.NodeSet, counts powersave.NodeSetCounts)
 		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "Invalid", shorten(counts.Problem, maxNote)
 	}
 	inSlurm := metav1.Condition{Type: v1alpha1.ConditionNodesInSlurm, Status: metav1.ConditionTrue, Reason: "Found", Message: "slurmctld knows every node"}
+	if ns.Spec.Mode == v1alpha1.ModeDynamic {
+		inSlurm.Reason, inSlurm.Message = "NotNeeded", "nodes register themselves"
+	}
 	if counts.Unknown > 0 {
 		inSlurm.Status, inSlurm.Reason = metav1.ConditionFalse, "Missing"
 		inSlurm.Message = fmt.Sprintf("slurmctld does not know %d of %d nodes: add them to slurm.conf with State=CLOUD, or take them out of spec.nodeNames", counts.Unknown, counts.Nodes)

@@ -102,18 +102,21 @@ func checkSpec(spec *v1alpha1.NodeSetSpec) error {
 }
 
 func checkSupported(spec *v1alpha1.NodeSetSpec) error {
+	if spec.Mode == v1alpha1.ModeDynamic {
+		return checkDynamic(spec)
+	}
 	var unsupported []error
 	for _, field := range []struct {
 		path string
 		set  bool
 	}{
-		{"spec.mode Dynamic", spec.Mode == v1alpha1.ModeDynamic},
 		{"spec.shape.features", spec.Shape.Features != nil},
 		{"spec.shape.weight", spec.Shape.Weight != nil},
 		{"spec.suspend", spec.Suspend != nil},
+		{"spec.partitions", spec.Partitions != nil},
 	} {
 		if field.set {
-			unsupported = append(unsupported, fmt.Errorf("%s is not supported yet in this version: remove it", field.path))
+			unsupported = append(unsupported, fmt.Errorf("%s needs mode Dynamic: remove it, and say it in slurm.conf", field.path))
 		}
 	}
 	return errors.Join(unsupported...)

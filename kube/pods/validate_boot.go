@@ -32,6 +32,7 @@ func engineNodeSet(ns *v1alpha1.NodeSet) powersave.NodeSet {
 	for _, o := range offerings {
 		set.Offerings = append(set.Offerings, powersave.Offering{Name: o.Name, Limit: int(value(o.Limit))})
 	}
+	set.Dynamic = dynamicSet(&ns.Spec)
 	return set
 }
 

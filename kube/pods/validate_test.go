@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/powersave"
 )
 
 func TestValidateOne(t *testing.T) {
@@ -39,13 +40,29 @@ func TestValidateOne(t *testing.T) {
 		"dash at the end":   {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = "cpu-" }, `"cpu-" cannot be the name of a pod`},
 		"long name":         {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = strings.Repeat("c", 64) }, "at most 63 characters"},
 		"name twice":        {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = "cpu-[0-9],cpu-[8-12]" }, "cpu-[8-9] named more than once"},
-		"mode":              {func(s *v1alpha1.NodeSetSpec) { s.Mode = v1alpha1.ModeDynamic }, "spec.mode Dynamic is not supported yet"},
-		"features":          {func(s *v1alpha1.NodeSetSpec) { s.Shape.Features = []string{"a"} }, "spec.shape.features is not supported yet"},
-		"weight":            {func(s *v1alpha1.NodeSetSpec) { s.Shape.Weight = new(int32(1)) }, "spec.shape.weight is not supported yet"},
+		"mode Dynamic": {func(s *v1alpha1.NodeSetSpec) {
+			s.Mode, s.Replicas, s.Partitions = v1alpha1.ModeDynamic, new(int32(2)), []string{"dyn"}
+			s.Shape.Features, s.Shape.Weight, s.Shape.Gres = []string{"a", "cpu.v4"}, new(int32(1)), "gpu:h100:2,tmp:5"
+			s.Suspend = &v1alpha1.SuspendPolicy{IdleTime: hours(1)}
+			s.Boot = &v1alpha1.BootPolicy{Deadline: hours(1), UnschedulableGrace: hours(1)}
+		}, ""},
+		"mode Dynamic, feature": {func(s *v1alpha1.NodeSetSpec) {
+			s.Mode, s.Shape.Features = v1alpha1.ModeDynamic, []string{"a State=DOWN"}
+		}, `spec.shape.features: "a State=DOWN"`},
+		"mode Dynamic, strategy": {func(s *v1alpha1.NodeSetSpec) {
+			s.Mode, s.Boot = v1alpha1.ModeDynamic, &v1alpha1.BootPolicy{Strategy: v1alpha1.Greedy}
+		}, "need mode Cloud"},
+		"mode Dynamic, suspend timeout": {func(s *v1alpha1.NodeSetSpec) {
+			s.Mode, s.Suspend = v1alpha1.ModeDynamic, &v1alpha1.SuspendPolicy{Timeout: hours(1)}
+		}, "spec.suspend.timeout is not supported"},
+		"conf argument": {func(s *v1alpha1.NodeSetSpec) { s.Template.Spec.Containers[0].Args = []string{"--conf", "Weight=1"} }, `remove "--conf" from the args`},
+		"features":      {func(s *v1alpha1.NodeSetSpec) { s.Shape.Features = []string{"a"} }, "spec.shape.features needs mode Dynamic"},
+		"weight":        {func(s *v1alpha1.NodeSetSpec) { s.Shape.Weight = new(int32(1)) }, "spec.shape.weight needs mode Dynamic"},
 		"provisioning request": {func(s *v1alpha1.NodeSetSpec) {
 			s.Boot = &v1alpha1.BootPolicy{ProvisioningRequest: &v1alpha1.ProvisioningRequest{ClassName: "atomic"}}
 		}, ""},
-		"suspend":         {func(s *v1alpha1.NodeSetSpec) { s.Suspend = &v1alpha1.SuspendPolicy{} }, "spec.suspend is not supported yet"},
+		"suspend":         {func(s *v1alpha1.NodeSetSpec) { s.Suspend = &v1alpha1.SuspendPolicy{} }, "spec.suspend needs mode Dynamic"},
+		"partitions":      {func(s *v1alpha1.NodeSetSpec) { s.Partitions = []string{"all"} }, "spec.partitions needs mode Dynamic"},
 		"no cpus":         {func(s *v1alpha1.NodeSetSpec) { s.Shape.CPUs = 0 }, "spec.shape.cpus is 0"},
 		"no memory":       {func(s *v1alpha1.NodeSetSpec) { s.Shape.RealMemory = 0 }, "spec.shape.realMemory is 0"},
 		"half a topology": {func(s *v1alpha1.NodeSetSpec) { s.Shape.Sockets = new(int32(4)) }, "together or none of them"},
@@ -86,9 +103,9 @@ func TestValidateOne(t *testing.T) {
 func TestValidateReportsEverythingAtOnce(t *testing.T) {
 	ns := newNodeSet("cpu", "CPU-1")
 	ns.Spec.Shape.CPUs = 0
-	ns.Spec.Mode = v1alpha1.ModeDynamic
+	ns.Spec.Partitions = []string{"all"}
 	problem := Validate([]*v1alpha1.NodeSet{ns})[0].Problem
-	for _, want := range []string{"CPU-1", "spec.shape.cpus", "spec.mode Dynamic"} {
+	for _, want := range []string{"CPU-1", "spec.shape.cpus", "spec.partitions"} {
 		assert.Contains(t, problem, want)
 	}
 }
@@ -131,4 +148,20 @@ func BenchmarkValidate100k(b *testing.B) {
 	for b.Loop() {
 		Validate(sets)
 	}
+}
+
+func TestValidateDynamic(t *testing.T) {
+	ns := newNodeSet("dyn", "dyn-[0-9]")
+	assert.Nil(t, Validate([]*v1alpha1.NodeSet{ns})[0].Dynamic)
+	ns.Spec.Mode = v1alpha1.ModeDynamic
+	assert.Equal(t, &powersave.Dynamic{CPUs: 4, Memory: 8000}, Validate([]*v1alpha1.NodeSet{ns})[0].Dynamic)
+	ns.Spec.Replicas, ns.Spec.Partitions = new(int32(2)), []string{"p"}
+	ns.Spec.Suspend = &v1alpha1.SuspendPolicy{IdleTime: &metav1.Duration{Duration: time.Minute}}
+	ns.Spec.Shape = v1alpha1.Shape{
+		CPUs: 8, Sockets: new(int32(2)), CoresPerSocket: new(int32(2)), ThreadsPerCore: new(int32(2)), RealMemory: 100, Gres: "gpu:2",
+		Features: []string{"a"}, Weight: new(int32(3)),
+	}
+	assert.Equal(t, &powersave.Dynamic{
+		IdleTime: time.Minute, Partitions: []string{"p"}, CPUs: 8, Sockets: 2, Cores: 2, Threads: 2, Memory: 100, Gres: "gpu:2", Features: []string{"a"}, Weight: 3,
+	}, Validate([]*v1alpha1.NodeSet{ns})[0].Dynamic)
 }

@@ -27,7 +27,7 @@ func (p *Planner) grow() {
 			s.need, s.batch = 0, nil
 			continue
 		}
-		n := s.Dynamic.Floor - p.count(name)
+		n := s.floor() - p.count(name)
 		if p.due(s, d) {
 			n = max(n, s.need)
 		}
@@ -35,6 +35,36 @@ func (p *Planner) grow() {
 			p.make(s, n)
 		}
 	}
+}
+
+// floor is how many nodes are to exist at least.
+func (s *set) floor() int {
+	if s.MaxPoweredUp > 0 {
+		return min(s.Floor, s.MaxPoweredUp)
+	}
+	return s.Floor
+}
+
+// floorCounts says how the floor is held; nil if there is none.
+func (s *set) floorCounts(c *powersave.NodeSetCounts) *powersave.FloorCounts {
+	if s.Floor == 0 {
+		return nil
+	}
+	f := &powersave.FloorCounts{Wanted: s.Floor, Held: min(s.Floor, c.Ready)}
+	switch {
+	case f.Held == f.Wanted:
+	case s.Problem != "":
+		f.Why, f.Text = powersave.FloorProblem, s.Problem
+	case s.refuse != "":
+		f.Why, f.Text = powersave.FloorBackingOff, s.refuse
+	case s.floor() < s.Floor:
+		f.Why, f.Text = powersave.FloorCapped, fmt.Sprintf("spec.maxPoweredUp is %d", s.MaxPoweredUp)
+	case s.Floor > c.Nodes:
+		f.Why, f.Text = powersave.FloorTooFew, fmt.Sprintf("spec.nodeNames has %d", c.Nodes)
+	default:
+		f.Why = powersave.FloorBooting
+	}
+	return f
 }
 
 // due reports whether the demand is to be met now: it has been the same for a while, or has waited long enough.
@@ -272,7 +302,7 @@ func (p *Planner) shrink() {
 		slices.SortFunc(can, func(a, b *node) int {
 			return cmp.Or(compareBool(a.listed, b.listed), a.rec.LastBusy.Compare(b.rec.LastBusy), a.idleAt.Compare(b.idleAt), compareNames(b.name, a.name))
 		})
-		surplus := min(p.count(name)-s.Dynamic.Floor, free-s.ready)
+		surplus := min(p.count(name)-s.floor(), free-s.ready)
 		for _, n := range can {
 			if n.listed {
 				if surplus <= 0 {
@@ -359,6 +389,7 @@ func (p *Planner) Counts() []powersave.NodeSetCounts {
 		}
 	}
 	for _, c := range counts {
+		c.Floor = p.sets[c.Name].floorCounts(c)
 		list = append(list, *c)
 	}
 	slices.SortFunc(list, func(a, b powersave.NodeSetCounts) int { return cmp.Compare(a.Name, b.Name) })

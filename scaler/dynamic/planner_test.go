@@ -82,6 +82,7 @@ func TestFloor(t *testing.T) {
 	w.setFloor(5)
 	w.seconds(3)
 	require.Len(t, w.pods, 5)
+	require.Equal(t, &powersave.FloorCounts{Wanted: 5, Held: 5}, w.planner.Counts()[0].Floor)
 	w.setFloor(0)
 	w.submit(1)
 	w.seconds(60)
@@ -91,9 +92,7 @@ func TestFloor(t *testing.T) {
 }
 
 func (w *world) setFloor(n int) {
-	d := *w.sets[0].Dynamic
-	d.Floor = n
-	w.sets[0].Dynamic = &d
+	w.sets[0].Floor = n
 	w.sets[0].SpecGeneration++
 }
 

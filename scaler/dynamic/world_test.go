@@ -52,8 +52,8 @@ func newWorld(names string, floor int, change ...func(*powersave.NodeSet)) *worl
 	if err != nil {
 		panic(err)
 	}
-	set := powersave.NodeSet{Name: "dyn", UID: "set", SpecGeneration: 1, Nodes: nodes, Dynamic: &powersave.Dynamic{
-		Floor: floor, IdleTime: 30 * time.Second, CPUs: 2, Memory: 1000,
+	set := powersave.NodeSet{Name: "dyn", UID: "set", SpecGeneration: 1, Nodes: nodes, Floor: floor, Dynamic: &powersave.Dynamic{
+		IdleTime: 30 * time.Second, CPUs: 2, Memory: 1000,
 	}}
 	for _, c := range change {
 		c(&set)

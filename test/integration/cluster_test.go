@@ -79,6 +79,7 @@ type nodeSet struct {
 	cpus        int32
 	gated       bool // its pods stay unscheduled until ungate
 	boot        v1alpha1.BootPolicy
+	dynamic     bool // mode Dynamic, feature dyn, in partition dyn; idle nodes go after 10 s
 }
 
 // deploy puts up a stack and NodeSets, and takes them down when the test ends.
@@ -93,6 +94,9 @@ func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet
 		o.SuspendTime = 3
 	}
 	for _, s := range sets {
+		if s.dynamic {
+			continue
+		}
 		gres := ""
 		if s.gres != "" {
 			gres = " Gres=" + s.gres
@@ -145,7 +149,7 @@ func (c *cluster) build(s nodeSet) *v1alpha1.NodeSet {
 	if s.gated {
 		template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "slurmtide.io/test"}}
 	}
-	return &v1alpha1.NodeSet{
+	ns := &v1alpha1.NodeSet{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name, Namespace: c.ns},
 		Spec: v1alpha1.NodeSetSpec{
 			ClusterRef: v1alpha1.ClusterRef{Name: c.Options.ClusterName},
@@ -155,6 +159,13 @@ func (c *cluster) build(s nodeSet) *v1alpha1.NodeSet {
 			Boot:       &s.boot,
 		},
 	}
+	if s.dynamic {
+		ns.Spec.Mode = v1alpha1.ModeDynamic
+		ns.Spec.Shape.Features = []string{"dyn"}
+		ns.Spec.Partitions = []string{"dyn"}
+		ns.Spec.Suspend = &v1alpha1.SuspendPolicy{IdleTime: &metav1.Duration{Duration: 10 * time.Second}}
+	}
+	return ns
 }
 
 func (c *cluster) createNodeSet(s nodeSet) {

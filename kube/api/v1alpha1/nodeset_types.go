@@ -66,8 +66,14 @@ const (
 
 // NodeSetSpec is what the nodes are called, what they offer to Slurm and how their pods look.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Dynamic'",message="spec.mode Dynamic is not supported yet in this version: use Cloud"
-// +kubebuilder:validation:XValidation:rule="!has(self.suspend)",message="spec.suspend is not supported yet in this version: remove it and set SuspendTime in slurm.conf"
+// Of the fields that speak of nodes with a record in slurm.conf, or of those without one, the wrong ones are refused.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.shape.features) || has(self.mode) && self.mode == 'Dynamic'",message="spec.shape.features needs mode Dynamic: in mode Cloud set Feature= on the NodeName line of slurm.conf"
+// +kubebuilder:validation:XValidation:rule="!has(self.shape.weight) || has(self.mode) && self.mode == 'Dynamic'",message="spec.shape.weight needs mode Dynamic: in mode Cloud set Weight= on the NodeName line of slurm.conf"
+// +kubebuilder:validation:XValidation:rule="!has(self.partitions) || has(self.mode) && self.mode == 'Dynamic'",message="spec.partitions needs mode Dynamic: in mode Cloud the PartitionName lines of slurm.conf name the nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.suspend) || has(self.mode) && self.mode == 'Dynamic'",message="spec.suspend needs mode Dynamic: in mode Cloud set SuspendTime in slurm.conf"
+// +kubebuilder:validation:XValidation:rule="!has(self.suspend) || !has(self.suspend.timeout)",message="spec.suspend.timeout is not supported: remove it; a pod is waited for until it is gone"
+// +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.mode) || self.mode != 'Dynamic' || !has(self.boot.strategy) && !has(self.boot.topologyKey) && !has(self.boot.provisioningRequest)",message="spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud: in mode Dynamic no node is made for one job alone"
 //
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.exists(c, c.name == 'slurmd')",message="spec.template.spec.containers must have a container named slurmd"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || (has(c.image) && size(c.image) > 0))",message="spec.template.spec.containers: the container slurmd needs an image"
@@ -85,7 +91,7 @@ type NodeSetSpec struct {
 	// Names of the nodes as a Slurm hostlist, for example "cpu-[0-49]" or "cpu-[00-49],gpu-1".
 	// A node's pod and its hostname carry the same name, so every name is a DNS label: lower-case
 	// letters, digits and "-", at most 63 characters. In mode Cloud slurm.conf must have them with
-	// State=CLOUD. Two NodeSets of a cluster must not share a name; the older one keeps it.
+	// State=CLOUD; in mode Dynamic it must not have them. Two NodeSets of a cluster must not share a name; the older one keeps it.
 	// Names can be added at any time. The pod of a name that is removed stays until Slurm powers
 	// the node down; after that the node cannot be powered up any more.
 	//
@@ -95,7 +101,7 @@ type NodeSetSpec struct {
 	NodeNames string `json:"nodeNames"`
 
 	// Cloud: the records stand in slurm.conf with State=CLOUD and slurmctld picks the names.
-	// Dynamic: nodes register themselves and Slurmtide picks the names (not supported yet).
+	// Dynamic: nodes register themselves (slurmd -Z) and Slurmtide picks the names, as many as the pending jobs need.
 	// Cannot be changed.
 	//
 	// +optional
@@ -120,7 +126,8 @@ type NodeSetSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	MaxPoweredUp *int32 `json:"maxPoweredUp,omitempty"`
 
-	// What one node offers to Slurm. It must say the same as the node's record in slurm.conf.
+	// What one node offers to Slurm. In mode Cloud it must say the same as the node's record in slurm.conf; in mode Dynamic
+	// nodes register with it.
 	Shape Shape `json:"shape"`
 
 	// Pod template. It must have a container named slurmd. Slurmtide sets the pod's name, hostname,
@@ -147,10 +154,22 @@ type NodeSetSpec struct {
 	// +optional
 	Backoff *BackoffPolicy `json:"backoff,omitempty"`
 
-	// When idle nodes are powered down (not supported yet: slurm.conf decides).
+	// When idle nodes go (mode Dynamic; in mode Cloud slurm.conf decides).
 	//
 	// +optional
 	Suspend *SuspendPolicy `json:"suspend,omitempty"`
+
+	// Partitions that nodes of mode Dynamic are in once they have registered, as slurm.conf has it: those with Nodes=ALL, and
+	// those with a NodeSet= line whose Feature is one of shape.features. Pending jobs of these partitions get nodes.
+	// Default: the partitions with Nodes=ALL.
+	//
+	// +optional
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=128
+	// +listType=set
+	Partitions []string `json:"partitions,omitempty"`
 }
 
 // ClusterRef names the Slurm cluster.
@@ -167,8 +186,6 @@ type ClusterRef struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.sockets) || !has(self.coresPerSocket) || !has(self.threadsPerCore) || self.sockets * self.coresPerSocket * self.threadsPerCore == self.cpus",message="spec.shape: sockets * coresPerSocket * threadsPerCore must equal cpus"
 // +kubebuilder:validation:XValidation:rule="has(self.sockets) == has(self.coresPerSocket) && has(self.sockets) == has(self.threadsPerCore)",message="spec.shape: give sockets, coresPerSocket and threadsPerCore together or none of them"
-// +kubebuilder:validation:XValidation:rule="!has(self.features)",message="spec.shape.features is not supported yet in this version: remove it and set Feature= on the NodeName line of slurm.conf"
-// +kubebuilder:validation:XValidation:rule="!has(self.weight)",message="spec.shape.weight is not supported yet in this version: remove it and set Weight= on the NodeName line of slurm.conf"
 type Shape struct {
 	// CPUs Slurm may hand out on the node (CPUs=).
 	//
@@ -212,16 +229,17 @@ type Shape struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_.:,()/*-]+$`
 	Gres string `json:"gres,omitempty"`
 
-	// Features jobs can ask for with --constraint (not supported yet: set Feature= in slurm.conf).
+	// Features jobs can ask for with --constraint (mode Dynamic; in mode Cloud set Feature= in slurm.conf).
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=128
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9_.:-]+$`
 	// +listType=set
 	Features []string `json:"features,omitempty"`
 
-	// Scheduling weight; Slurm prefers lower ones (not supported yet: set Weight= in slurm.conf).
+	// Scheduling weight; Slurm prefers lower ones (mode Dynamic; in mode Cloud set Weight= in slurm.conf).
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -386,11 +404,16 @@ type BackoffPolicy struct {
 	Max *metav1.Duration `json:"max,omitempty"`
 }
 
-// SuspendPolicy says when idle nodes are powered down.
+// SuspendPolicy says when idle nodes go.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.idleTime) || duration(self.idleTime) > duration('0s')",message="spec.suspend.idleTime must be more than 0s"
 type SuspendPolicy struct {
-	// Idle time after which a node is powered down (SuspendTime).
+	// Idle time after which a node goes, for example "5m". Default: 5m.
 	//
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`
 	IdleTime *metav1.Duration `json:"idleTime,omitempty"`
 
 	// Time a power-down may take (SuspendTimeout).

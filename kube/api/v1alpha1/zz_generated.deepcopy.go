@@ -219,6 +219,11 @@ func (in *NodeSetSpec) DeepCopyInto(out *NodeSetSpec) {
 		*out = new(SuspendPolicy)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Partitions != nil {
+		in, out := &in.Partitions, &out.Partitions
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	return
 }
 

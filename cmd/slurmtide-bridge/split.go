@@ -1,0 +1,51 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/slurmtide/slurmtide/kube/pods"
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/bridge"
+	"github.com/slurmtide/slurmtide/scaler/dynamic/loop"
+)
+
+// split tells the bridge of what has power states, and the loop of mode Dynamic of what has none.
+type split struct {
+	pods.Handler // the bridge: hosts are its business alone
+	dynamic      *loop.Loop
+}
+
+func newSplit(b *bridge.Bridge, l *loop.Loop) split { return split{b, l} }
+
+// NodeSets gives the loop all of them: pending jobs may find their nodes in those of mode Cloud.
+func (s split) NodeSets(sets []powersave.NodeSet) {
+	s.dynamic.NodeSets(slices.Clone(sets))
+	s.Handler.NodeSets(slices.DeleteFunc(sets, func(n powersave.NodeSet) bool { return n.Dynamic != nil }))
+}
+
+func (s split) PodsSynced(all []powersave.Pod) {
+	var cloud, dynamic []powersave.Pod
+	for _, p := range all {
+		if p.Dynamic {
+			dynamic = append(dynamic, p)
+		} else {
+			cloud = append(cloud, p)
+		}
+	}
+	s.Handler.PodsSynced(cloud)
+	s.dynamic.PodsSynced(dynamic)
+}
+
+func (s split) Pod(p powersave.Pod) {
+	if p.Dynamic {
+		s.dynamic.Pod(p)
+		return
+	}
+	s.Handler.Pod(p)
+}
+
+// PodGone goes to both: the one that never knew the UID does nothing.
+func (s split) PodGone(node, uid string) {
+	s.Handler.PodGone(node, uid)
+	s.dynamic.PodGone(node, uid)
+}

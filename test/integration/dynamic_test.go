@@ -1,0 +1,120 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slurmtide/slurmtide/hack/stack"
+)
+
+// Nodes that register themselves: none at first, as many as pending jobs need, and none again.
+func TestDynamic(t *testing.T) {
+	forEachVersion(t, func(t *testing.T, version string) {
+		c := deploy(t, "dynamic", version, stack.Options{
+			NodeLines:      []string{"NodeSet=dyn Feature=dyn"},
+			PartitionLines: []string{"PartitionName=dyn Nodes=dyn Default=YES"},
+			ExtraConf:      []string{"MaxNodeCount=32", "SuspendExcStates=DYNAMIC_NORM"},
+			BridgeArgs:     []string{"--select-type-parameters=CR_Core"},
+		}, nodeSet{name: "dyn", nodes: "dyn-[0-7]", dynamic: true})
+		require.Empty(t, c.records())
+
+		begin := time.Now()
+		one := c.sbatch("sleep 5", "-c2")
+		three := c.sbatch("srun -N3 hostname; sleep 5", "-N3", "-c2")
+		array := c.sbatch("sleep 3", "--array=0-3", "-c2")
+		c.eventually("8 pods", func() (bool, string) { n := len(c.slurmdPods()); return n == 8, fmt.Sprint(n) })
+		for _, id := range []string{one, three, array + "_0", array + "_3"} {
+			c.waitJob(id, "RUNNING", "COMPLETED")
+			t.Logf("job %s runs after %v", id, time.Since(begin).Round(100*time.Millisecond))
+		}
+		for _, id := range []string{one, three, array + "_0", array + "_1", array + "_2", array + "_3"} {
+			c.waitJob(id, "COMPLETED")
+			assert.Equal(t, "0", c.jobField(id, "Restarts"), id)
+		}
+		c.waitNothing()
+		// slurmctld still remembers the jobs, and where they ran.
+		c.slurm("scontrol", "reconfigure")
+		require.NoError(t, c.WaitReady(c.ctx))
+		assert.Equal(t, "COMPLETED", c.jobField(three, "JobState"))
+
+		// The scale subresource is the least number of nodes.
+		c.scale("dyn", 2)
+		c.waitRecords(2)
+		before := c.slurmdPods()
+		time.Sleep(15 * time.Second)
+		after := c.slurmdPods()
+		require.Len(t, after, 2)
+		for name, pod := range before {
+			assert.Equal(t, pod.UID, after[name].UID, "idle, but to stay")
+		}
+		ns, err := c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Get(c.ctx, "dyn", metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, ns.Status.Replicas)
+		assert.EqualValues(t, 2, ns.Status.Ready)
+
+		// A node that a reservation names stays, also when the reservation is for later.
+		kept := slices.Sorted(maps.Keys(after))[0]
+		c.slurm("scontrol", "create", "reservation", "ReservationName=keep", "StartTime=now+3600", "Duration=60", "Users=slurm", "Nodes="+kept)
+		c.scale("dyn", 0)
+		c.waitRecords(1)
+		time.Sleep(15 * time.Second)
+		require.Equal(t, []string{kept}, slices.Collect(maps.Keys(c.slurmdPods())))
+		require.Equal(t, after[kept].UID, c.slurmdPods()[kept].UID)
+		c.slurm("scontrol", "delete", "ReservationName=keep")
+		c.waitNothing()
+
+		// The bridge may be killed at any moment.
+		id := c.sbatch("srun -N3 hostname; sleep 3", "-N3", "-c2")
+		c.eventually("pods", func() (bool, string) { return len(c.slurmdPods()) > 0, "" })
+		require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
+		c.waitJob(id, "COMPLETED")
+		assert.Equal(t, "0", c.jobField(id, "Restarts"))
+		c.eventually("a node to be drained", func() (bool, string) {
+			out := c.slurm("sinfo", "-N", "-h", "-o", "%N %T %E")
+			return strings.Contains(out, "drain") || out == "", out
+		})
+		require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
+		c.waitNothing()
+	})
+}
+
+// records are the nodes that slurmctld knows, with their states.
+func (c *cluster) records() []string {
+	c.t.Helper()
+	out := c.slurm("sinfo", "-N", "-h", "-o", "%N %T")
+	if out == "" {
+		return nil
+	}
+	return strings.Split(out, "\n")
+}
+
+func (c *cluster) waitRecords(n int) {
+	c.t.Helper()
+	c.eventually(fmt.Sprintf("%d records", n), func() (bool, string) {
+		r := c.records()
+		return len(r) == n && len(c.slurmdPods()) == n, fmt.Sprintf("%q, %d pods", r, len(c.slurmdPods()))
+	})
+}
+
+func (c *cluster) waitNothing() {
+	c.t.Helper()
+	c.waitRecords(0)
+}
+
+// scale does what an autoscaler does.
+func (c *cluster) scale(nodeSet string, replicas int) {
+	c.t.Helper()
+	require.NoError(c.t, c.tide.SlurmtideV1alpha1().RESTClient().Patch(types.MergePatchType).Namespace(c.ns).Resource("nodesets").Name(nodeSet).
+		SubResource("scale").Body(fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)).Do(c.ctx).Error())
+}
