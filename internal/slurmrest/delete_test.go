@@ -37,8 +37,8 @@ func TestDeleteNodeRefused(t *testing.T) {
 			assert.ErrorAs(t, err, new(*NotFoundError))
 		}},
 		"in use": {reply(500, 2016, "Requested nodes are busy"), func(t *testing.T, err error) {
-			assert.ErrorContains(t, err, "delete node (c0)")
-			assert.ErrorContains(t, err, "Requested nodes are busy")
+			require.ErrorContains(t, err, "delete node (c0)")
+			require.ErrorContains(t, err, "Requested nodes are busy")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

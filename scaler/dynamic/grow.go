@@ -193,7 +193,8 @@ func (p *Planner) demand(sets []string) map[string]scaler.NodeSetDemand {
 		nodes = append(nodes, sn)
 	}
 	for name, n := range p.nodes {
-		if have[name] || n.set == "" || !n.creating && !(live(n) && n.joined != n.pod.UID) {
+		boots := n.creating || live(n) && n.joined != n.pod.UID
+		if have[name] || n.set == "" || !boots {
 			continue
 		}
 		max[n.set]++

@@ -146,7 +146,7 @@ func TestProperties(t *testing.T) {
 				count++
 			}
 		}
-		require.Equal(t, floor, len(w.pods), "pods: %s", w.tell())
+		require.Len(t, w.pods, floor, "pods: %s", w.tell())
 		require.Equal(t, floor, count, "records: %s", w.tell())
 		require.Empty(t, w.broken)
 	})

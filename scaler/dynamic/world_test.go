@@ -169,20 +169,18 @@ func (w *world) read() *Reading {
 }
 
 // step shows the planner what there is, and notes what it wants.
-func (w *world) step() []Action {
+func (w *world) step() {
 	f := Facts{Sets: w.sets, Blind: w.blind, Slurm: w.reading, Asked: w.asked}
 	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		f.Pods = append(f.Pods, *w.pods[name])
 	}
-	actions := w.planner.Step(w.now, f)
-	for _, a := range actions {
+	for _, a := range w.planner.Step(w.now, f) {
 		if r, ok := a.(Report); ok {
 			w.reports = append(w.reports, r)
 			continue
 		}
 		w.todo = append(w.todo, a)
 	}
-	return actions
 }
 
 func (w *world) breaks(format string, args ...any) {
@@ -283,6 +281,9 @@ func (w *world) effect(a Action, o *Outcome) {
 						w.requeue(j)
 					}
 				}
+			case powersave.StateResume:
+				r.State = r.State&^powersave.NodeDown | powersave.NodeIdle
+			default:
 			}
 		}
 	case DeleteRecord:
