@@ -42,6 +42,7 @@ func (e *Engine) roomFor(n *node) (name string, ok bool) {
 	r, asked := e.roomOf(n)
 	switch {
 	case !asked:
+		b.problem, b.createTrouble = "", TroubleNone // of the last request
 		return "", false
 	case r == nil:
 		return "", true
@@ -99,6 +100,9 @@ func (e *Engine) roomOf(n *node) (r *room, asked bool) {
 	offering, counted := r.nodes[n.name]
 	switch {
 	case counted && b.roomAttempt < r.Attempt: // the request has said where it goes
+		if b.attempt.Offering != offering && !e.below(n.set, offering, e.inUse(n.set)) { // its place has been taken meanwhile
+			return e.askRoom(n, r)
+		}
 		b.roomAttempt = r.Attempt
 		if b.attempt.Offering != offering {
 			e.breakers.ProbeGone(*b.attempt)
@@ -171,16 +175,24 @@ func (e *Engine) askRoom(n *node, last *room) (r *room, asked bool) {
 }
 
 func (e *Engine) sendRoom(r *room) {
-	r.asking = true
 	q := RoomRequest{Job: r.Job, Attempt: r.Attempt}
 	for _, name := range slices.Sorted(maps.Keys(r.nodes)) {
 		set := RoomSet{NodeSet: e.nodes[name].set, Offering: r.nodes[name]}
+		if !e.sets[set.NodeSet].AskForRoom { // any longer
+			delete(r.nodes, name)
+			continue
+		}
 		i := slices.IndexFunc(q.Sets, func(s RoomSet) bool { return s.NodeSet == set.NodeSet && s.Offering == set.Offering })
 		if i < 0 {
 			i, q.Sets = len(q.Sets), append(q.Sets, set)
 		}
 		q.Sets[i].Pods++
 	}
+	if len(q.Sets) == 0 {
+		delete(e.rooms.jobs, r.Job)
+		return
+	}
+	r.asking = true
 	e.do(AskRoom{q})
 }
 

@@ -29,6 +29,9 @@ func (e *Engine) roomGangs(job uint32) (gangs []*gang) {
 func (e *Engine) roomMembers(n *node) (members []*node) {
 	seen := map[*node]bool{n: true}
 	add := func(m *node) {
+		if m != nil && m.set == "" { // NodeSets that have just been read are taken up node by node
+			m.set = e.setOf(m.name)
+		}
 		if m != nil && !seen[m] && e.sets[m.set].AskForRoom {
 			members = append(members, m)
 		}
