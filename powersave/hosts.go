@@ -65,6 +65,7 @@ type care struct {
 	marking  string    // UID of the pod that is being marked
 	markAt   time.Time // when it may be tried again
 	note     string    // reason that the node had without being drained
+	early    string    // verdict that stood before the pod served
 	sound    string    // UID of the pod whose slurmd has served without complaint
 	blamed   string    // UID and reason that the host was marked for
 }

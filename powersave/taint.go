@@ -42,12 +42,17 @@ const (
 // blame has the host of a node marked when the node's reason in Slurm tells of bad hardware.
 func (e *Engine) blame(n *node) {
 	c, state, reason := &n.care, n.slurm.State, n.slurm.Reason
+	if n.boot != nil || !serving(state) && !state.Any(NodePoweringDown) {
+		if c.early = ""; state.Any(judged) {
+			c.early = reason
+		}
+	}
 	if e.cfg.BadHardware == nil || n.set == "" || n.read == 0 || n.missing || n.boot != nil || n.pod == nil || n.pod.Host == "" ||
 		n.slurm.InstanceID != "" && n.slurm.InstanceID != n.pod.UID { // its slurmd ran elsewhere
 		return
 	}
 	if serving(state) && !state.Any(judged) {
-		c.note = reason // and no verdict
+		c.note, c.early = reason, "" // and no verdict
 		if !state.Any(NodeInvalidReg) {
 			c.sound = n.pod.UID
 		}
@@ -64,6 +69,8 @@ func (e *Engine) blame(n *node) {
 		return // refused from the start: it is rather spec.shape that is wrong than every host
 	case !state.Any(judged) && (c.sound != n.pod.UID || reason == c.note):
 		return // suspending has cleared the drain, if there was one: the reason has to be new
+	case reason == c.early: // spoken before this host had anything to do with the node
+		return
 	case strings.HasPrefix(reason, ReasonPrefix), !e.cfg.BadHardware.MatchString(verdict):
 		return
 	}
