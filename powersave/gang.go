@@ -265,7 +265,7 @@ func (e *Engine) pursueRelease(n *node) {
 	r := n.boot.release
 	if late := n.lateComers(); len(late) > 0 {
 		if !r.culprit && !r.updating && r.tries == 0 { // they may have it
-			n.boot.release, n.boot.problem = nil, ""
+			n.boot.release, n.boot.problem, n.boot.createTrouble = nil, "", TroubleNone // whose reason the release has written over
 			for _, id := range r.jobs {
 				e.leave(n, id)
 			}
