@@ -109,7 +109,7 @@ func (e *Engine) elsewhere(n *node, v Verdict) bool {
 	if len(set.Offerings) == 0 || v.Trouble != TroubleCapacity && v.Trouble != TroubleQuota {
 		return false
 	}
-	if c := e.breakers.Look(e.now, set, e.inUse(n.set)); !c.OK && !c.Soon {
+	if c := e.breakers.Look(e.now, e.choices(n.set, n.jobs), e.inUse(n.set)); !c.OK && !c.Soon { // else attempt would come back here
 		return false
 	}
 	e.note(Info, n, n.boot.request(), v.String()+": trying another offering")

@@ -21,8 +21,15 @@ func (e *Engine) gangsRoom(n *node, v Verdict) *room {
 	return r
 }
 
-// choices is the NodeSet less the offerings that the first of the jobs was denied.
+// choices is the NodeSet less the offerings that the first of the jobs was denied, if any is left: one without offerings is another thing.
 func (e *Engine) choices(name string, jobs []uint32) NodeSet {
+	if set := e.undenied(name, jobs); len(set.Offerings) > 0 {
+		return set
+	}
+	return e.sets[name]
+}
+
+func (e *Engine) undenied(name string, jobs []uint32) NodeSet {
 	set := e.sets[name]
 	if e.rooms.used && len(jobs) > 0 && len(set.Offerings) > 0 {
 		set.Offerings = slices.DeleteFunc(slices.Clone(set.Offerings), func(o Offering) bool { return e.denied(jobs[0], BreakerKey{name, o.Name}) })
@@ -52,7 +59,7 @@ func (e *Engine) roomElsewhere(n *node, r *room, v Verdict) bool {
 			}
 		}
 		g.denied = append(g.denied, last)
-		left := e.choices(name, []uint32{g.job})
+		left := e.undenied(name, []uint32{g.job})
 		if c := e.breakers.Look(e.now, left, e.inUse(name)); !left.holds(len(used[name])) || !c.OK && !c.Soon {
 			g.denied = g.denied[:len(g.denied)-1]
 			continue
