@@ -5,13 +5,20 @@ import "slices"
 // The components of a het job start together or not at all, so they ask for room together, in the name of their leader, as far as
 // their gates have told what they are: slurmctld runs PrologSlurmctld before ResumeProgram.
 
-// roomJob is the job in whose name room is asked for n: the first that waits for it, or the leader of its het job.
+// roomJob is the job in whose name room is asked for n: the first that waits for it, or the leader of its het job, unless one of them
+// asked before their gates had told that they belong together.
 func (e *Engine) roomJob(n *node) uint32 {
 	job := n.jobs[0]
-	if leader := e.hets.leader[job]; leader != 0 && e.rooms.jobs[job] == nil { // else it asked before that was known
-		return leader
+	leader := e.hets.leader[job]
+	if leader == 0 || e.rooms.jobs[job] != nil || !slices.Contains(e.hets.of(leader), job) {
+		return job
 	}
-	return job
+	if r := e.rooms.jobs[leader]; r != nil && r.nodes != nil {
+		if _, counted := r.nodes[n.name]; !counted {
+			return job
+		}
+	}
+	return leader
 }
 
 // roomGangs are the gangs of the job, and of the other components of its het job, that are known.
