@@ -111,6 +111,11 @@ func (e *Engine) roomOf(n *node) (r *room, asked bool) {
 		}
 	case counted && b.attempt.Offering != offering, !counted && !e.awaited(r): // it has moved on; they belong to an earlier start of the job
 		return e.askRoom(n, r)
+	case !counted && r.Name == "" && !r.asking: // asking has failed: the next try counts it
+		r.nodes[n.name], b.roomAttempt = b.attempt.Offering, r.Attempt
+	case !counted && r.Name == "":
+		b.waits = "waiting for room"
+		return nil, false
 	case !counted:
 		return nil, true // an autoscaler helps its pod like any other
 	}
