@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"strings"
 	"syscall"
 	"time"
 
@@ -20,11 +19,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	urfave "github.com/urfave/cli/v2"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"github.com/slurmtide/slurmtide/internal/cli"
+	"github.com/slurmtide/slurmtide/internal/daemon"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/powersave"
@@ -77,7 +75,7 @@ func runBridge(c *urfave.Context) error {
 	if err := cli.Require(c, "cluster", "namespace", "slurmrestd"); err != nil {
 		return err
 	}
-	log, err := newLogger(c.App.ErrWriter, c.String("log-level"), c.String("log-format"))
+	log, err := daemon.NewLogger(c.App.ErrWriter, c.String("log-level"), c.String("log-format"))
 	if err != nil {
 		return err
 	}
@@ -98,7 +96,7 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	kubeConfig, err := kubernetesConfig(c.String("kubeconfig"))
+	kubeConfig, err := daemon.Kubernetes(c.String("kubeconfig"))
 	if err != nil {
 		return err
 	}
@@ -119,7 +117,7 @@ func runBridge(c *urfave.Context) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := bridge.NewMetrics(registry)
-	slurm, err := slurmrest.New(slurmrest.Config{Server: c.String("slurmrestd"), Token: tokens(c), Log: log, OnRequest: metrics.SlurmrestRequest})
+	slurm, err := slurmrest.New(slurmrest.Config{Server: c.String("slurmrestd"), Token: daemon.Tokens(c.String("jwt-key"), c.String("jwt-user")), Log: log, OnRequest: metrics.SlurmrestRequest})
 	if err != nil {
 		return err
 	}
@@ -159,7 +157,7 @@ func runBridge(c *urfave.Context) error {
 		parts = append(parts, func(ctx context.Context) error { return serveMetrics(ctx, listener, registry) })
 	}
 	log.Info("bridge starts", "version", c.App.Version, "spool", dir, "cluster", c.String("cluster"), "namespace", c.String("namespace"), "slurmrestd", c.String("slurmrestd"))
-	if err := runAll(ctx, parts); err != nil {
+	if err := daemon.RunAll(ctx, parts); err != nil {
 		log.Error("bridge ends", "error", err)
 		return err
 	}
@@ -190,29 +188,6 @@ func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *b
 		b.Lease(lease)
 		d.Lead(l.Leading)
 	})
-}
-
-// runAll runs the parts until ctx is done or one of them fails, and waits for all to end.
-func runAll(ctx context.Context, parts []func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	results := make(chan error, len(parts))
-	for _, part := range parts {
-		go func() {
-			err := part(ctx)
-			if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
-				cancel()
-			} else {
-				err = nil
-			}
-			results <- err
-		}()
-	}
-	var all error
-	for range parts {
-		all = errors.Join(all, <-results)
-	}
-	return all
 }
 
 // watchAccess says which rights are missing, until none is: the bridge works with what it has meanwhile.
@@ -288,47 +263,4 @@ func serveMetrics(ctx context.Context, l net.Listener, registry *prometheus.Regi
 		return fmt.Errorf("serving metrics: %w", err)
 	}
 	return nil
-}
-
-// kubernetesConfig uses the file when one is named, and the pod's service account otherwise.
-func kubernetesConfig(file string) (*rest.Config, error) {
-	if file != "" {
-		cfg, err := clientcmd.BuildConfigFromFlags("", file)
-		if err != nil {
-			return nil, fmt.Errorf("reading kubeconfig %s: %w", file, err)
-		}
-		return cfg, nil
-	}
-	cfg, err := rest.InClusterConfig()
-	if err != nil {
-		return nil, fmt.Errorf("finding Kubernetes: %w; outside a cluster, give --kubeconfig", err)
-	}
-	return cfg, nil
-}
-
-// tokens chooses where slurmrestd tokens come from.
-func tokens(c *urfave.Context) slurmrest.TokenSource {
-	switch {
-	case c.String("jwt-key") != "":
-		return slurmrest.KeyFile{Path: c.String("jwt-key"), User: c.String("jwt-user")}
-	case os.Getenv("SLURM_JWT") != "":
-		return slurmrest.Static(os.Getenv("SLURM_JWT"))
-	default:
-		return slurmrest.Scontrol{User: c.String("jwt-user")}
-	}
-}
-
-func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, cli.UsageError("unknown log level %q: use debug, info, warn or error", level)
-	}
-	options := &slog.HandlerOptions{Level: l}
-	switch strings.ToLower(format) {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	}
-	return nil, cli.UsageError("unknown log format %q: use text or json", format)
 }

@@ -24,6 +24,7 @@ func main() {
 		// Each lives in a file of its own.
 		Commands: []*urfave.Command{
 			bridgeCommand(),
+			scalerCommand(),
 			statusCommand(),
 			hostlistCommand(),
 			installProgramsCommand(),

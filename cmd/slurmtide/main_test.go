@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -18,8 +19,8 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"slurmtide": func() {
 		// The daemon gets slurmtide's name, so only its file tells which of the two this is.
-		if self, err := os.Executable(); err == nil && filepath.Base(self) == bridgeProgram {
-			fakeBridge()
+		if self, err := os.Executable(); err == nil && strings.HasPrefix(filepath.Base(self), "slurmtide-") {
+			fakeDaemon()
 		}
 		main()
 	}})
@@ -36,8 +37,8 @@ func TestLeavesClientsToTheDaemon(t *testing.T) {
 	assert.NotContains(t, string(deps), "SlinkyProject/slurm-client/")
 }
 
-// fakeBridge prints its command line as ps would show it, and ends in 7.
-func fakeBridge() {
+// fakeDaemon prints its command line as ps would show it, and ends in 7.
+func fakeDaemon() {
 	line, err := os.ReadFile("/proc/self/cmdline")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

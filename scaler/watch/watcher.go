@@ -20,6 +20,7 @@ const (
 	DefaultRest       = 2
 	DefaultMaxAge     = 30 * time.Second
 
+	selectEvery = 10 * time.Minute
 	retryFirst  = 500 * time.Millisecond
 	retryMost   = 5 * time.Second
 	extraUnused = 10 * time.Minute
@@ -35,6 +36,11 @@ type Queue interface {
 	QueueJobs(ctx context.Context, since time.Time) ([]scaler.Job, time.Time, error)
 }
 
+// Selector is a Queue that may know how slurmctld hands out nodes; told is false if it does not.
+type Selector interface {
+	Select(context.Context) (s scaler.Select, told bool, err error)
+}
+
 // NodeSets tells which NodeSets there are. kube/nodesets implements it.
 type NodeSets interface {
 	// NodeSets returns them, and what tells the name of the NodeSet of a node ("" if it is in none). It fails
@@ -48,9 +54,8 @@ type NodeSets interface {
 type Config struct {
 	Queue    Queue
 	NodeSets NodeSets // nil: there are none but those of Watcher.With
-	// Select and FreeWithin go into the Snapshot.
-	Select     scaler.Select
-	FreeWithin time.Duration
+	// Options go into the Snapshot. If Queue is a Selector that tells Select, its word counts.
+	scaler.Options
 
 	// Every is the time between two questions whether jobs have changed.
 	Every time.Duration
@@ -63,7 +68,7 @@ type Config struct {
 
 	Log *slog.Logger
 	Now func() time.Time
-	// OnRead is told of each read: "jobs", "nodes", "partitions", "unchanged" (jobs, none of which changed), or
+	// OnRead is told of each read: "jobs", "nodes", "partitions", "configuration", "unchanged" (jobs, none of which changed), or
 	// "demand" (the reckoning), how long it took, and how it failed.
 	OnRead func(what string, took time.Duration, err error)
 }
@@ -185,7 +190,7 @@ func (w *Watcher) With(ctx context.Context, set scaler.NodeSet) (Figures, error)
 
 // Run reads the queue until ctx is done.
 func (w *Watcher) Run(ctx context.Context) error {
-	r := reader{w: w, partitionsOf: map[string][]string{}}
+	r := reader{w: w, options: w.cfg.Options, partitionsOf: map[string][]string{}}
 	pause := retryFirst
 	for {
 		var sets <-chan struct{}
@@ -241,6 +246,9 @@ type reader struct {
 	nodesOlder bool // jobs have changed since nodes were read
 	stale      bool // the figures have to be worked out anew
 
+	options  scaler.Options
+	selectAt time.Time // when Select was last asked for
+
 	partitionsOf map[string][]string // of NodeSets, as last seen
 }
 
@@ -282,6 +290,9 @@ func (r *reader) look(ctx context.Context) error {
 }
 
 func (r *reader) readNodes(ctx context.Context) error {
+	if err := r.readSelect(ctx); err != nil {
+		return err
+	}
 	start := r.w.cfg.Now()
 	partitions, err := timed(r.w, "partitions", func() ([]scaler.Partition, error) { return r.w.cfg.Queue.QueuePartitions(ctx) })
 	if err != nil {
@@ -295,6 +306,30 @@ func (r *reader) readNodes(ctx context.Context) error {
 	r.nodesSeen, r.nodesOlder, r.stale = start, false, true
 	r.nodesTook = r.w.cfg.Now().Sub(start)
 	r.nodesNext = r.restAfter(r.nodesTook)
+	return nil
+}
+
+// readSelect asks now and then: it changes only when slurmctld is started with another slurm.conf.
+func (r *reader) readSelect(ctx context.Context) error {
+	selector, ok := r.w.cfg.Queue.(Selector)
+	if !ok || !r.selectAt.IsZero() && r.w.cfg.Now().Sub(r.selectAt) < selectEvery {
+		return nil
+	}
+	type answer struct {
+		s    scaler.Select
+		told bool
+	}
+	a, err := timed(r.w, "configuration", func() (answer, error) {
+		s, told, err := selector.Select(ctx)
+		return answer{s, told}, err
+	})
+	if err != nil {
+		return err
+	}
+	if a.told {
+		r.options.Select = a.s
+	}
+	r.selectAt = r.w.cfg.Now()
 	return nil
 }
 
@@ -398,7 +433,7 @@ func (r *reader) complete(now time.Time) (scaler.Snapshot, int, error) {
 	snap := r.snap
 	snap.Nodes = own(snap.Nodes, owner, extras)
 	snap.NodeSets = append(inPartitions(sets, snap.Nodes, r.partitionsOf), extras...)
-	snap.Select, snap.FreeWithin = w.cfg.Select, w.cfg.FreeWithin
+	snap.Options = r.options
 	return snap, len(sets), nil
 }
 

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	urfave "github.com/urfave/cli/v2"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/slurmtide/slurmtide/internal/cli"
+	"github.com/slurmtide/slurmtide/internal/daemon"
+	"github.com/slurmtide/slurmtide/internal/slurmrest"
+	"github.com/slurmtide/slurmtide/kube/nodesets"
+	"github.com/slurmtide/slurmtide/scaler/external"
+	"github.com/slurmtide/slurmtide/scaler/watch"
+)
+
+func scalerCommand() *urfave.Command {
+	return &urfave.Command{
+		Name:  "scaler",
+		Usage: "tell KEDA and Prometheus how many nodes Slurm's queue needs",
+		Description: "Runs until it gets SIGTERM. It reads Slurm's queue and the NodeSets, and changes neither. It keeps nothing, so\n" +
+			"there may be several of them.",
+		Flags: []urfave.Flag{
+			&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName; NodeSets with this spec.clusterRef are known (required without --clusters)"},
+			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "namespace of the NodeSets; empty: there are none, and triggers give partition and node shape"},
+			&urfave.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
+			&urfave.StringFlag{Name: "slurmrestd", EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path (required without --clusters)"},
+			&urfave.StringFlag{Name: "jwt-key", Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"},
+			&urfave.StringFlag{Name: "jwt-user", Value: "slurm", Usage: "user the tokens are for: SlurmUser, or another operator who sees all jobs"},
+			&urfave.StringFlag{Name: "select-type-parameters", Usage: "SelectTypeParameters of slurm.conf, where slurmrestd does not tell, before 26.05 (default: CR_Core_Memory)"},
+			&urfave.StringFlag{Name: "clusters", Usage: "YAML file of several clusters, in place of the flags above but --kubeconfig"},
+			&urfave.StringFlag{Name: "listen", Value: ":9442", Usage: "where KEDA is answered (gRPC)"},
+			&urfave.StringFlag{Name: "tls-cert", Usage: "certificate for --listen; files may be replaced at any time (default: no TLS)"},
+			&urfave.StringFlag{Name: "tls-key", Usage: "its key"},
+			&urfave.StringFlag{Name: "tls-client-ca", Usage: "CA of the certificates that clients must have (default: they need none)"},
+			&urfave.StringFlag{Name: "metrics-address", Value: ":9443", Usage: "where /metrics, /livez and /readyz are served; empty: nowhere"},
+			&urfave.DurationFlag{Name: "max-age", Value: watch.DefaultMaxAge, Usage: "figures that are older are an error; when reads take long, three times as long as they take"},
+			&urfave.Float64Flag{Name: "rest", Value: watch.DefaultRest, Usage: "how long Slurm is left alone after a read, as a multiple of what the read took"},
+			&urfave.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
+			&urfave.StringFlag{Name: "log-format", Value: "text", Usage: "text or json"},
+		},
+		Action: runScaler,
+	}
+}
+
+func runScaler(c *urfave.Context) error {
+	if c.NArg() > 0 {
+		return cli.UsageError("scaler takes no arguments, got %q", c.Args().First())
+	}
+	clusters, err := clustersOf(c)
+	if err != nil {
+		return err
+	}
+	switch {
+	case (c.String("tls-cert") == "") != (c.String("tls-key") == ""):
+		return cli.UsageError("--tls-cert and --tls-key go together")
+	case c.String("tls-client-ca") != "" && c.String("tls-cert") == "":
+		return cli.UsageError("--tls-client-ca needs --tls-cert and --tls-key")
+	case c.Duration("max-age") < 2*time.Second:
+		return cli.UsageError("--max-age %v is too short: 2s is the least, %v is usual", c.Duration("max-age"), watch.DefaultMaxAge)
+	case c.Float64("rest") < 0.1:
+		return cli.UsageError("--rest %v is too little: 0.1 is the least, %v is usual", c.Float64("rest"), watch.DefaultRest)
+	}
+	log, err := daemon.NewLogger(c.App.ErrWriter, c.String("log-level"), c.String("log-format"))
+	if err != nil {
+		return err
+	}
+	klog.SetSlogLogger(log)
+	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+
+	s := &setup{log: log, maxAge: c.Duration("max-age"), rest: c.Float64("rest"), kubeconfig: c.String("kubeconfig"), sources: map[string]external.Source{}}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.metrics = external.NewMetrics(registry, s.sources)
+	defer s.close()
+	for _, cluster := range clusters {
+		if err := s.add(cluster); err != nil {
+			return err
+		}
+	}
+	options := external.Options{Metrics: s.metrics, Log: log}
+	if cert := c.String("tls-cert"); cert != "" {
+		files := external.TLSFiles{Cert: cert, Key: c.String("tls-key"), ClientCA: c.String("tls-client-ca")}
+		if options.TLS, err = external.LoadTLS(files, log); err != nil {
+			return err
+		}
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "slurmtide_scaler_certificate_expiry_timestamp_seconds", Help: "When the certificate shown to KEDA expires.",
+		}, func() float64 { return float64(options.TLS.Ends().Unix()) }))
+	}
+	service := external.NewService(s.sources)
+	listener, err := net.Listen("tcp", c.String("listen"))
+	if err != nil {
+		return fmt.Errorf("listening for KEDA: %w; choose another --listen", err)
+	}
+	s.parts = append(s.parts, func(ctx context.Context) error { return service.Serve(ctx, listener, options) })
+	if address := c.String("metrics-address"); address != "" {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return fmt.Errorf("serving metrics: %w; choose another --metrics-address", err)
+		}
+		s.parts = append(s.parts, func(ctx context.Context) error { return serveHTTP(ctx, listener, registry, service) })
+	}
+	log.Info("scaler starts", "version", c.App.Version, "clusters", strings.Join(s.names, ","), "listen", listener.Addr().String(), "tls", options.TLS != nil, "client_certificates", c.String("tls-client-ca") != "")
+	if err := daemon.RunAll(ctx, s.parts); err != nil {
+		log.Error("scaler ends", "error", err)
+		return err
+	}
+	log.Info("scaler ends")
+	return nil
+}
+
+// setup puts the clusters together.
+type setup struct {
+	log        *slog.Logger
+	metrics    *external.Metrics
+	maxAge     time.Duration
+	rest       float64
+	kubeconfig string
+	kube       *rest.Config
+
+	names   []string
+	sources map[string]external.Source
+	parts   []func(context.Context) error
+	closers []func()
+}
+
+func (s *setup) close() {
+	for _, f := range s.closers {
+		f()
+	}
+}
+
+func (s *setup) add(c cluster) error {
+	log := s.log.With("cluster", c.Name)
+	slurm, err := slurmrest.New(slurmrest.Config{Server: c.Slurmrestd, Token: daemon.Tokens(c.JWTKey, c.JWTUser), Log: log})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, slurm.Close)
+	cfg := watch.Config{Queue: slurm, MaxAge: s.maxAge, Rest: s.rest, Log: log, OnRead: s.metrics.Read(c.Name)}
+	cfg.Select = c.choose
+	if c.Namespace != "" {
+		if s.kube == nil {
+			if s.kube, err = daemon.Kubernetes(s.kubeconfig); err != nil {
+				return err
+			}
+		}
+		sets, err := nodesets.New(s.kube, c.Namespace, c.Name, log)
+		if err != nil {
+			return err
+		}
+		cfg.NodeSets = sets
+		s.parts = append(s.parts, sets.Run)
+	}
+	w := watch.New(cfg)
+	s.names, s.sources[c.Name], s.parts = append(s.names, c.Name), w, append(s.parts, w.Run)
+	return nil
+}
+
+// serveHTTP serves metrics and probes. The scaler is ready as soon as it has had figures once: after that it answers, with
+// an error if need be, rather than leave KEDA without one.
+func serveHTTP(ctx context.Context, l net.Listener, registry *prometheus.Registry, service *external.Service) error {
+	var ready atomic.Bool
+	ok := func(w http.ResponseWriter) { _, _ = io.WriteString(w, "ok\n") }
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { ok(w) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := service.Ready(); err == nil {
+			ready.Store(true)
+		} else if !ready.Load() {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		ok(w)
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving metrics: %w", err)
+	}
+	return nil
+}

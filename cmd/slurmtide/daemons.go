@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	urfave "github.com/urfave/cli/v2"
+)
+
+func bridgeCommand() *urfave.Command {
+	return daemonCommand("bridge", "turn the requests of slurmctld's programs into slurmd pods")
+}
+
+func scalerCommand() *urfave.Command {
+	return daemonCommand("scaler", "tell KEDA and Prometheus how many nodes Slurm's queue needs")
+}
+
+// daemonCommand starts the daemon slurmtide-NAME. Daemons are not part of this program because the clients of
+// Kubernetes and slurmrestd would slow down the start of every command.
+func daemonCommand(name, usage string) *urfave.Command {
+	return &urfave.Command{
+		Name:            name,
+		Usage:           usage,
+		SkipFlagParsing: true, // flags, --help among them, are the daemon's
+		Action: func(c *urfave.Context) error {
+			program, err := findDaemon("slurmtide-" + name)
+			if err == nil {
+				// The name stays, so that ps shows what was typed.
+				argv := append([]string{os.Args[0], c.Command.Name}, c.Args().Slice()...)
+				err = syscall.Exec(program, argv, os.Environ())
+			}
+			return fmt.Errorf("starting the %s: %w", name, err)
+		},
+	}
+}
+
+// findDaemon looks for the daemon beside this program, and then on PATH.
+func findDaemon(name string) (string, error) {
+	dir, err := ownDir()
+	if err != nil {
+		return "", err
+	}
+	program, err := exec.LookPath(filepath.Join(dir, name))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return program, err
+	}
+	if program, err = exec.LookPath(name); err != nil {
+		return "", fmt.Errorf("%s is neither beside slurmtide in %s nor on PATH; install it there", name, dir)
+	}
+	return program, nil
+}
