@@ -19,7 +19,8 @@ type gang struct {
 	rest     []string           // those it waits for without a boot in hand
 	read     int                // reads asked for when rest was noted
 	denied   []BreakerKey       // offerings that are taken to have no room for so many
-	asked    time.Time
+	since    time.Time          // when it was first heard of
+	asked    time.Time          // newest request
 	deadline time.Time
 }
 
@@ -62,7 +63,7 @@ func (e *Engine) follow(g *gang, b *back) {
 func (e *Engine) join(n *node, job uint32, asked time.Time, resumeTimeout time.Duration) {
 	g := e.gangs[job]
 	if g == nil {
-		g = &gang{job: job}
+		g = &gang{job: job, since: asked}
 		e.gangs[job] = g
 	}
 	g.rest = slices.DeleteFunc(g.rest, func(name string) bool { return name == n.name })
@@ -164,8 +165,8 @@ func (e *Engine) condemn(n *node, v Verdict) {
 func (e *Engine) youngest(n *node) bool {
 	newest := func(n *node) (t time.Time) {
 		for _, id := range n.jobs {
-			if g := e.gangs[id]; g != nil && g.asked.After(t) {
-				t = g.asked
+			if g := e.gangs[id]; g != nil { // later slices do not make it younger
+				t = later(t, g.since)
 			}
 		}
 		return t

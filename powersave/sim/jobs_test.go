@@ -36,6 +36,7 @@ type slurmJob struct {
 	begin      time.Time
 	asked      time.Time // when it got its nodes, or a program was last called for it
 	reported   time.Time // when it last stood in a resume file
+	first      time.Time // when it first did, since it got its nodes
 	known      time.Time // when the bridge was first told of its present nodes
 	upSince    time.Time
 	gateSince  time.Time // requeued, and its gate still runs
@@ -180,7 +181,7 @@ func (w *world) choose(j *slurmJob, taken *[nodeCount]int) (nodes []*node) {
 
 func (w *world) allocate(j *slurmJob, nodes []*node) {
 	j.nodes, j.state, j.asked, j.tellErrs, j.backLife = nodes, configuring, w.now, 0, 0
-	j.reported, j.known = time.Time{}, time.Time{}
+	j.reported, j.first, j.known = time.Time{}, time.Time{}, time.Time{}
 	down := false
 	for _, n := range nodes {
 		n.jobs = append(n.jobs, j)

@@ -142,7 +142,8 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 	w.breaks("gives a healthy boot up", "%s, which is %s: %s", a.Node, n.state(), a.Verdict)
 }
 
-// mayComeFirst looks whether a NodeSet that is Greedy gives the youngest job back first.
+// mayComeFirst looks whether a NodeSet that is Greedy gives the youngest job back first: the one that was given its nodes last. A later
+// slice makes no job younger, nor does a power-up by hand, which slurmctld counts for no job at all (power_save.c, resume_job_list).
 func (w *world) mayComeFirst(a powersave.BootFailed) {
 	n := w.node(a.Node)
 	if w.strategy[n.set()] != powersave.Greedy || a.Verdict.Trouble != powersave.TroubleCapacity || strings.HasPrefix(a.Verdict.Reason, "not up after") || !w.now.After(w.rough) {
@@ -150,7 +151,7 @@ func (w *world) mayComeFirst(a powersave.BootFailed) {
 	}
 	var asked time.Time
 	for _, id := range a.Jobs {
-		asked = latest(asked, w.job(id).reported, w.job(id).gateAt)
+		asked = latest(asked, w.job(id).first, w.job(id).gateAt)
 	}
 	for i, m := range w.nodes {
 		p := w.pods[i]
@@ -158,7 +159,7 @@ func (w *world) mayComeFirst(a powersave.BootFailed) {
 			!w.until[powerUp][i].IsZero() {
 			continue
 		}
-		if j := m.jobs[0]; len(a.Jobs) > 0 && j.state == configuring && j.reported.After(asked) && j.failedAt.Before(j.asked) && j.opts&het == 0 {
+		if j := m.jobs[0]; len(a.Jobs) > 0 && j.state == configuring && j.first.After(asked) && j.gateAt.After(asked) && j.failedAt.Before(j.asked) && j.opts&het == 0 {
 			w.breaks("gives the older job back first", "%s of jobs %v, but %s waits for job %d: %s", a.Node, a.Jobs, m.name, j.id, a.Verdict)
 		}
 	}

@@ -357,6 +357,9 @@ func (w *world) program(kind spool.Kind, nodes []*node) {
 				r.Jobs = append(r.Jobs, powersave.Job{ID: j.id, Nodes: hostlist(j.nodes)})
 				if j.asked = w.now; !w.any(programLost) {
 					j.reported = w.now
+					if j.first.IsZero() {
+						j.first = w.now
+					}
 				}
 			}
 		}
