@@ -78,27 +78,35 @@ func Demand(now time.Time, s Snapshot) Report {
 }
 
 func newDemand(now time.Time, s *Snapshot) *demand {
-	return &demand{now: now, snap: s, needs: map[needKey]*need{}, looks: exactLooks}
+	return &demand{now: now, snap: s, needs: map[needKey]*need{}, looks: exactLooks, rounds: true}
 }
 
 func (d *demand) reckon() Report {
-	now, s := d.now, d.snap
-	d.world = newWorld(now, s)
-	d.placer = placer{w: d.world, looks: d.looks}
-	d.report.NodeSets = make([]NodeSetDemand, len(s.NodeSets))
-	pools := d.world.pools()
-	d.classify()
-	for i := range d.queue {
-		d.run(&d.queue[i])
+	d.place(nil, false)
+	if d.rounds && d.placer.looks > 0 {
+		d = d.refine()
 	}
 	d.countNodes()
-	sets, total := d.world.lowerBounds(pools, d.inOrder)
+	sets, total := d.world.lowerBounds(d.pools, d.inOrder)
 	for i := range sets {
 		d.report.NodeSets[i].New.Lower = sets[i]
 		d.report.New.Greedy += d.report.NodeSets[i].New.Greedy
 	}
 	d.report.New.Lower = total
 	return d.report
+}
+
+// place gives each job its nodes. With a choice, nodes of NodeSets outside of it are powered up for jobs that find no room otherwise, or,
+// if strict, not at all.
+func (d *demand) place(only nodeChoice, strict bool) {
+	d.world = newWorld(d.now, d.snap)
+	d.placer = placer{w: d.world, looks: d.looks, only: only, strict: strict}
+	d.report.NodeSets = make([]NodeSetDemand, len(d.snap.NodeSets))
+	d.pools = d.world.pools()
+	d.classify()
+	for i := range d.queue {
+		d.run(&d.queue[i])
+	}
 }
 
 // demand is the state of one call of Demand.
@@ -112,7 +120,9 @@ type demand struct {
 	byUser  bool // users matter
 	queue   []entry
 	report  Report
+	pools   []pool
 	looks   int                           // of placer
+	rounds  bool                          // refine
 	tell    func(id uint32, spots []spot) // for tests: where a job, or a task of an array, was placed
 }
 

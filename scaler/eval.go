@@ -106,7 +106,7 @@ func (p *placer) exactly(v *variant) bool {
 	}
 	for i, g := range v.groups {
 		count := int64(v.counts[i])
-		p.look(g, true)
+		p.look(g, !p.strict)
 		if !p.among(v, wish{least: count, most: count}) {
 			return false
 		}
@@ -115,22 +115,23 @@ func (p *placer) exactly(v *variant) bool {
 	if p.enough(v, w) {
 		return true
 	}
-	if n.spreads() {
-		// It takes the larger number of what there is, and no node is powered up for that.
-		had := len(p.spots)
+	if had := len(p.spots); n.spreads() || p.only != nil {
+		// Of a range it takes the larger number of what there is, and no node is powered up for that.
 		p.look(v.rest, false)
-		more := w
-		more.wanted = v.most
-		if p.gather(v, more) {
+		wide := w
+		if n.spreads() {
+			wide.wanted = v.most
+		}
+		if p.oneOrSome(v, wide) {
 			return true
+		}
+		if p.strict {
+			return false
 		}
 		p.dropTo(had)
 	}
 	p.look(v.rest, true)
-	if v.most == 1 && p.w.snap.Select.OneNodeFirstFit {
-		return p.first(v, w)
-	}
-	return p.among(v, w)
+	return p.oneOrSome(v, w)
 }
 
 // look collects the nodes that could take a share, in slurmctld's order: also those that would have to be powered up, or not.
@@ -148,7 +149,7 @@ func (p *placer) look(cs candidates, fresh bool) {
 	for at := range p.w.bins {
 		b := &p.w.bins[at]
 		f := p.fitOf[b.class]
-		if f == nil || b.state == NodeUnusable || b.mark == p.gen || f.barred != nil && f.barred[int32(at)] || !fresh && b.state == NodeOff && !b.opened {
+		if f == nil || b.state == NodeUnusable || b.mark == p.gen || f.barred != nil && f.barred[int32(at)] || !fresh && b.state == NodeOff && !b.opened && f.c.set != foreign && !p.only[int32(at)] {
 			continue
 		}
 		if room := f.room(b); room > 0 {
@@ -158,6 +159,13 @@ func (p *placer) look(cs candidates, fresh bool) {
 	for _, f := range cs {
 		p.fitOf[f.c.at] = nil
 	}
+}
+
+func (p *placer) oneOrSome(v *variant, w wish) bool {
+	if v.most == 1 && p.w.snap.Select.OneNodeFirstFit {
+		return p.first(v, w)
+	}
+	return p.among(v, w)
 }
 
 // first takes the first node with room for the whole job, by weight and name.

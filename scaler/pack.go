@@ -33,6 +33,8 @@ type placer struct {
 	trial bool   // what is placed may be taken back
 	undo  []undo
 
+	only    nodeChoice // nil: all nodes; see demand.place
+	strict  bool
 	looks   int // at nodes, before it takes the first with room
 	chances []chance
 	room    []stretch

@@ -107,7 +107,7 @@ func drawSnapshot(t *rapid.T) Snapshot {
 
 func TestBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		reckon := placingSome(t)
+		reckon := placingSome(t, rapid.Bool().Draw(t, "rounds"))
 		s := drawSnapshot(t)
 		r := reckon(s)
 		lower, greedy := 0, 0
@@ -136,7 +136,7 @@ func TestBounds(t *testing.T) {
 
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		reckon := placingSome(t)
+		reckon := placingSome(t, rapid.Bool().Draw(t, "rounds"))
 		s := drawSnapshot(t)
 		r := reckon(s)
 		other := s
@@ -155,7 +155,7 @@ func TestMoreJobsMoreNodes(t *testing.T) {
 		return slices.ContainsFunc(r.Jobs, func(j JobDemand) bool { return j.Why == WhyFull || j.Why.Counts() && j.Counted < j.Tasks })
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		reckon := placingSome(t)
+		reckon := placingSome(t, false)
 		s := drawSnapshot(t)
 		before := reckon(s)
 		j := drawJob(t)
@@ -190,7 +190,7 @@ func (j Job) lastAfter(Snapshot) bool { return j.Partitions == "p" }
 // For small queues of jobs that take one node each, every way to place them is tried.
 func TestAgainstAllPlacings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		reckon := placingSome(t)
+		reckon := placingSome(t, rapid.Bool().Draw(t, "rounds"))
 		free := rapid.SliceOfN(rapid.Uint32Range(0, 8), 0, 2).Draw(t, "CPUs left on nodes that are up")
 		off := rapid.IntRange(1, 4).Draw(t, "nodes off")
 		type small struct {
@@ -262,7 +262,7 @@ func TestAgainstAllPlacings(t *testing.T) {
 // Equal jobs on equal nodes need exactly what the lower bound says.
 func TestEqualJobs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		reckon := placingSome(t)
+		reckon := placingSome(t, rapid.Bool().Draw(t, "rounds"))
 		cpus, mem := rapid.Uint32Range(1, 8).Draw(t, "CPUs"), rapid.Uint64Range(1, 16_000).Draw(t, "memory")
 		tasks := rapid.IntRange(1, 60).Draw(t, "tasks")
 		j := with(cpuJob(1), func(j *Job) {
@@ -277,7 +277,7 @@ func TestEqualJobs(t *testing.T) {
 
 func TestHugeNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		reckon := placingSome(t)
+		reckon := placingSome(t, rapid.Bool().Draw(t, "rounds"))
 		big := rapid.SampledFrom([]uint32{0, 1, 1 << 16, 1<<31 - 1, 1<<32 - 1})
 		j := cpuJob(1)
 		j.MinNodes, j.MaxNodes, j.Tasks, j.CPUs = big.Draw(t, "min"), big.Draw(t, "max"), big.Draw(t, "tasks"), big.Draw(t, "CPUs")
@@ -296,11 +296,11 @@ func TestHugeNumbers(t *testing.T) {
 }
 
 // placingSome reckons demand with all, some or none of the jobs placed as exactly as it can.
-func placingSome(t *rapid.T) func(Snapshot) Report {
-	looks := rapid.SampledFrom([]int{exactLooks, 0, 20}).Draw(t, "looks")
+func placingSome(t *rapid.T, rounds bool) func(Snapshot) Report {
+	looks := rapid.SampledFrom([]int{exactLooks, 0, 20, 500}).Draw(t, "looks")
 	return func(s Snapshot) Report {
 		d := newDemand(testNow, &s)
-		d.looks = looks
+		d.looks, d.rounds = looks, rounds
 		return d.reckon()
 	}
 }

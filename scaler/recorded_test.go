@@ -47,6 +47,7 @@ func TestRecorded(t *testing.T) {
 				}
 				placed := map[uint32][]string{}
 				d := newDemand(testNow, &q.Before)
+				d.rounds = false // what slurmctld takes when it may choose
 				d.tell = func(id uint32, spots []spot) {
 					var names []string
 					for _, s := range spots {
