@@ -33,18 +33,19 @@
 //
 // Jobs are placed one by one in slurmctld's order, on nodes as select/cons_tres would take them: those that are up
 // first, with what is left of them, then those that boot, then powered-down ones (pack.go). The nodes that are
-// taken from the last group are Estimate.Greedy, and NodeSetDemand.PowerUp names them. A job of several nodes gets all of them or none; so does a het job with its components. An array is one
-// record and is never unfolded. For jobs that ask for a range of nodes the smaller number counts.
+// taken from the last group are Estimate.Greedy, and NodeSetDemand.PowerUp names them. A job of several nodes gets all of them
+// or none; so does a het job with its components. An array is one record and is never unfolded. For jobs that ask for a range of nodes the smaller number counts.
 //
 // Estimate.Lower is a number that no way to place the same jobs can go below (lower.go). For a queue of equal jobs
 // on nodes of one kind both are the same. If they are far apart, placing was hard, and the truth lies between.
 //
 // Nodes are chosen as eval_nodes.c does: of those of the lowest weight the smallest run of neighbours that is enough, in it the tightest node
-// for a job that fits on one, and with little room left out when that is needed (eval.go). That looks at every node for every job, so it is done for the
-// first two million looks; what is left of a longer queue takes the first nodes with room.
+// for a job that fits on one, and with little room left out when that is needed (eval.go). Then it is seen whether slurmctld would
+// start all of them on those nodes alone, and on fewer (refine.go). That looks at every node for every job, so it is done for the first
+// two million looks; what is left of a longer queue takes the first nodes with room.
 //
-// Where slurmctld picks the nodes to power up itself, it takes the larger number of a range. With the nodes of the estimate, and no
-// others, such jobs start all the same, on fewer. How near this comes to a real slurmctld is measured: docs/architecture.md.
+// Where slurmctld picks the nodes to power up itself, it may take some more, and takes the larger number of a range. With the nodes of the
+// estimate, and no others, the jobs start all the same. docs/benchmarks.md has what was measured.
 //
 // # What is left out
 //
