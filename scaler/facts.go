@@ -60,8 +60,11 @@ type Job struct {
 	Begin      time.Time
 	End        time.Time // of a running job by its time limit; zero: never
 	UserID     uint32
-	Dependent  bool // waits for other jobs
-	Completing bool // pending again, and still leaving the nodes it had
+	Dependent  bool      // waits for other jobs
+	Dependency string    // for which of them, as Slurm shows it: "afterok:7(unfulfilled)"; empty if not Dependent
+	Start      time.Time // when slurmctld expects a pending job to start; zero: it has not reckoned that
+	Account    string    // of a pending job
+	Completing bool      // pending again, and still leaving the nodes it had
 
 	ArrayJobID uint32 // 0 outside arrays
 	// ArrayTasks are the pending tasks in this record: "1-4%1", "0-99998:2", "3,5,7-9". Empty for a single task.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	v0042 "github.com/SlinkyProject/slurm-client/api/v0042"
 	v0043 "github.com/SlinkyProject/slurm-client/api/v0043"
@@ -83,10 +84,11 @@ func TestReservations(t *testing.T) {
 }
 
 func TestReservationFieldsOfVersions(t *testing.T) {
-	const text = `{"name":"r","node_list":"c[0-1]"}`
+	const text = `{"name":"r","node_list":"c[0-1]","start_time":{"set":true,"infinite":false,"number":1795248446}}`
 	read := func(text []byte) map[string]string {
 		var r answer.Reservations
 		require.NoError(t, r.Read(json.NewDecoder(strings.NewReader(string(text)))))
+		assert.Equal(t, time.Unix(1795248446, 0), r.Starts["r"])
 		return r.Nodes
 	}
 	for name, typed := range map[string]any{

@@ -249,17 +249,35 @@ func (c *Client) DeleteNode(ctx context.Context, name string) error {
 
 // Reservations returns the nodes of every reservation, also of those that begin later, as hostlists by the reservation's name.
 func (c *Client) Reservations(ctx context.Context) (map[string]string, error) {
-	var nodes map[string]string
-	err := c.do(ctx, call{op: "list reservations", build: func(a *api) request { return a.reservations }, repeatable: true, read: func(body io.Reader) (answer.Envelope, error) {
-		r := answer.Reservations{}
-		env, err := answer.Decode(body, "reservations", r.Read)
-		nodes = r.Nodes
-		return env, err
-	}})
+	r, err := c.readReservations(ctx)
+	return r.Nodes, err
+}
+
+// QueueReservations returns every reservation by its name, with its nodes and its start.
+func (c *Client) QueueReservations(ctx context.Context) (map[string]scaler.Reservation, error) {
+	r, err := c.readReservations(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return nodes, nil
+	all := make(map[string]scaler.Reservation, len(r.Nodes))
+	for name, nodes := range r.Nodes {
+		all[name] = scaler.Reservation{Nodes: nodes, Start: r.Starts[name]}
+	}
+	return all, nil
+}
+
+func (c *Client) readReservations(ctx context.Context) (answer.Reservations, error) {
+	var all answer.Reservations
+	err := c.do(ctx, call{op: "list reservations", build: func(a *api) request { return a.reservations }, repeatable: true, read: func(body io.Reader) (answer.Envelope, error) {
+		r := answer.Reservations{}
+		env, err := answer.Decode(body, "reservations", r.Read)
+		all = r
+		return env, err
+	}})
+	if err != nil {
+		return answer.Reservations{}, err
+	}
+	return all, nil
 }
 
 func checkUpdate(u powersave.NodeUpdate) error {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/scaler"
@@ -181,7 +182,8 @@ func nodeState(words []string) scaler.NodeState {
 
 // Reservations collects the nodes that reservations name.
 type Reservations struct {
-	Nodes map[string]string // hostlists, by the reservation's name
+	Nodes  map[string]string    // hostlists, by the reservation's name
+	Starts map[string]time.Time // when they begin; likewise
 }
 
 // Read takes the next reservation object from dec.
@@ -189,6 +191,7 @@ func (r *Reservations) Read(dec *json.Decoder) error {
 	var w struct {
 		Name  string `json:"name"`
 		Nodes string `json:"node_list"`
+		Start Number `json:"start_time"`
 	}
 	if err := dec.Decode(&w); err != nil {
 		return err
@@ -197,8 +200,8 @@ func (r *Reservations) Read(dec *json.Decoder) error {
 		return errors.New("a reservation without a name")
 	}
 	if r.Nodes == nil {
-		r.Nodes = map[string]string{}
+		r.Nodes, r.Starts = map[string]string{}, map[string]time.Time{}
 	}
-	r.Nodes[w.Name] = w.Nodes
+	r.Nodes[w.Name], r.Starts[w.Name] = w.Nodes, w.Start.Time()
 	return nil
 }

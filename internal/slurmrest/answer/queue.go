@@ -19,7 +19,9 @@ type wireQueued struct {
 	Reason         string          `json:"state_reason"`
 	Priority       Number          `json:"priority"`
 	Begin          Number          `json:"eligible_time"` // slurmctld packs details->begin_time here
+	Start          Number          `json:"start_time"`    // of a pending job: expected, or not before (job_mgr.c pack_job)
 	End            Number          `json:"end_time"`
+	Account        string          `json:"account"`
 	UserID         uint32          `json:"user_id"`
 	Dependency     string          `json:"dependency"`
 	ArrayJobID     Number          `json:"array_job_id"`
@@ -127,7 +129,8 @@ func (q *Queue) fill(j *scaler.Job, w *wireQueued) {
 		j.Priority = w.Priority.id()
 	}
 	j.Begin = w.Begin.Time()
-	j.Dependent = w.Dependency != ""
+	j.Dependent, j.Dependency = w.Dependency != "", q.text(w.Dependency)
+	j.Start, j.Account = w.Start.Time(), q.text(w.Account)
 	j.ArrayLimit = w.ArrayLimit.id()
 	j.ArrayTasks = q.text(w.ArrayTasks)
 	if j.HetJobID != 0 {

@@ -36,16 +36,18 @@ func TestQueue(t *testing.T) {
 		"little": {pending(""), job(func(*scaler.Job) {}), ""},
 		"why it waits": {pending(`,"state_reason":"Resources","priority":` + set("4294901755") + `,"eligible_time":` + set("1795248446") + `,"user_id":9,"dependency":"afterok:5(unfulfilled)"`), job(func(j *scaler.Job) {
 			j.Reason, j.Priority, j.Begin, j.UserID, j.Dependent = "Resources", 4294901755, time.Unix(1795248446, 0), 9, true
+			j.Dependency = "afterok:5(unfulfilled)"
 		}), ""},
-		"held":            {pending(`,"state_reason":"JobHeldUser","priority":` + set("0")), job(func(j *scaler.Job) { j.Reason, j.Priority = "JobHeldUser", 0 }), ""},
-		"array":           {pending(`,"array_job_id":` + set("7") + `,"array_task_id":` + unset + `,"array_task_string":"1-4%1","array_max_tasks":` + set("1")), job(func(j *scaler.Job) { j.ArrayJobID, j.ArrayTasks, j.ArrayLimit = 7, "1-4%1", 1 }), ""},
-		"het":             {pending(`,"het_job_id":` + set("6") + `,"het_job_offset":` + set("1")), job(func(j *scaler.Job) { j.HetJobID, j.HetOffset = 6, 1 }), ""},
-		"requeued":        {`{"job_id":7,"job_state":["PENDING","COMPLETING"],"nodes":"c[1-2]"}`, job(func(j *scaler.Job) { j.Completing, j.Nodes = true, "c[1-2]" }), ""},
-		"running":         {`{"job_id":7,"job_state":["RUNNING","CONFIGURING"],"nodes":"c1","end_time":` + set("1795248446") + `,"user_id":9,"shared":["user"],"partition":"p"}`, []scaler.Job{{ID: 7, State: scaler.JobRunning, Nodes: "c1", End: time.Unix(1795248446, 0), UserID: 9, Request: scaler.Request{Exclusive: scaler.ExclusiveUser}}}, ""},
-		"leaving":         {`{"job_id":7,"job_state":["CANCELLED","COMPLETING"],"nodes":"c1"}`, []scaler.Job{{ID: 7, State: scaler.JobLeaving, Nodes: "c1"}}, ""},
-		"ended":           {`{"job_id":7,"job_state":["CANCELLED"],"nodes":"c1"}`, nil, ""},
-		"nodes asked for": {pending(`,"node_count":` + set("5") + `,"max_nodes":` + set("8") + `,"tres_req_str":"cpu=3,mem=1200M,node=3,billing=3"`), job(func(j *scaler.Job) { j.MinNodes, j.MaxNodes = 3, 8 }), ""},
-		"nodes, no TRES":  {pending(`,"node_count":` + set("5") + `,"max_nodes":` + set("0")), job(func(j *scaler.Job) { j.MinNodes = 5 }), ""},
+		"when it will start": {pending(`,"start_time":` + set("1795248500") + `,"account":"physics"`), job(func(j *scaler.Job) { j.Start, j.Account = time.Unix(1795248500, 0), "physics" }), ""},
+		"held":               {pending(`,"state_reason":"JobHeldUser","priority":` + set("0")), job(func(j *scaler.Job) { j.Reason, j.Priority = "JobHeldUser", 0 }), ""},
+		"array":              {pending(`,"array_job_id":` + set("7") + `,"array_task_id":` + unset + `,"array_task_string":"1-4%1","array_max_tasks":` + set("1")), job(func(j *scaler.Job) { j.ArrayJobID, j.ArrayTasks, j.ArrayLimit = 7, "1-4%1", 1 }), ""},
+		"het":                {pending(`,"het_job_id":` + set("6") + `,"het_job_offset":` + set("1")), job(func(j *scaler.Job) { j.HetJobID, j.HetOffset = 6, 1 }), ""},
+		"requeued":           {`{"job_id":7,"job_state":["PENDING","COMPLETING"],"nodes":"c[1-2]"}`, job(func(j *scaler.Job) { j.Completing, j.Nodes = true, "c[1-2]" }), ""},
+		"running":            {`{"job_id":7,"job_state":["RUNNING","CONFIGURING"],"nodes":"c1","end_time":` + set("1795248446") + `,"user_id":9,"shared":["user"],"partition":"p"}`, []scaler.Job{{ID: 7, State: scaler.JobRunning, Nodes: "c1", End: time.Unix(1795248446, 0), UserID: 9, Request: scaler.Request{Exclusive: scaler.ExclusiveUser}}}, ""},
+		"leaving":            {`{"job_id":7,"job_state":["CANCELLED","COMPLETING"],"nodes":"c1"}`, []scaler.Job{{ID: 7, State: scaler.JobLeaving, Nodes: "c1"}}, ""},
+		"ended":              {`{"job_id":7,"job_state":["CANCELLED"],"nodes":"c1"}`, nil, ""},
+		"nodes asked for":    {pending(`,"node_count":` + set("5") + `,"max_nodes":` + set("8") + `,"tres_req_str":"cpu=3,mem=1200M,node=3,billing=3"`), job(func(j *scaler.Job) { j.MinNodes, j.MaxNodes = 3, 8 }), ""},
+		"nodes, no TRES":     {pending(`,"node_count":` + set("5") + `,"max_nodes":` + set("0")), job(func(j *scaler.Job) { j.MinNodes = 5 }), ""},
 		"tasks": {pending(`,"tasks":` + set("6") + `,"cpus":` + set("12") + `,"cpus_per_task":` + set("2") + `,"tasks_per_node":` + set("3") + `,"tasks_per_core":` + infinite + `,"tasks_per_socket":` + infinite + `,"minimum_cpus_per_node":` + set("6") +
 			`,"sockets_per_node":` + unset + `,"cores_per_socket":` + set("4") + `,"threads_per_core":` + set("1") + `,"tasks_per_tres":` + set("65534")), job(func(j *scaler.Job) {
 			j.Tasks, j.CPUs, j.CPUsPerTask, j.TasksPerNode, j.CPUsPerNode, j.CoresPerSocket, j.ThreadsPerCore = 6, 12, 2, 3, 6, 4, 1

@@ -1,0 +1,59 @@
+package scaler
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestPlaceAfter(t *testing.T) {
+	now := time.Unix(1795248000, 0)
+	shape := &Shape{CPUs: 4, Memory: 1000}
+	node := func(name string, state NodeState, cpus uint32) Node {
+		return Node{Name: name, NodeSet: "cpu", Partitions: []string{"p"}, State: state, Shape: shape, AllocCPUs: cpus}
+	}
+	job := func(id uint32, nodes uint32, change func(*Job)) Job {
+		j := Job{ID: id, Priority: 1, Request: Request{Partitions: "p", MinNodes: nodes, Tasks: nodes, CPUs: 4 * nodes, CPUsPerTask: 4, Memory: 1000}}
+		if change != nil {
+			change(&j)
+		}
+		return j
+	}
+	later := func(j *Job) { j.Begin, j.Reason = now.Add(time.Minute), "BeginTime" }
+	nodes := []Node{node("cpu-0", NodeUp, 4), node("cpu-1", NodeUp, 0), node("cpu-2", NodeOff, 0), node("cpu-3", NodeOff, 0)}
+	for name, tc := range map[string]struct {
+		jobs []Job
+		ids  []uint32
+		free time.Duration
+		want []string
+	}{
+		"an idle node first":            {[]Job{job(7, 2, later)}, []uint32{7}, 0, []string{"7: 1 tasks, cpu-1 cpu-2(off)"}},
+		"after those that count":        {[]Job{job(1, 1, nil), job(7, 1, later)}, []uint32{7}, 0, []string{"7: 1 tasks, cpu-2(off)"}},
+		"one after the other":           {[]Job{job(7, 2, later), job(8, 1, later)}, []uint32{8, 7}, 0, []string{"8: 1 tasks, cpu-1", "7: 1 tasks, cpu-2(off) cpu-3(off)"}},
+		"no room":                       {[]Job{job(7, 4, later)}, []uint32{7}, 0, []string{"7: 0 tasks,"}},
+		"on a node that gets free":      {[]Job{job(7, 4, later), {ID: 1, State: JobRunning, Nodes: "cpu-0", End: now.Add(30 * time.Second)}}, []uint32{7}, time.Minute, []string{"7: 1 tasks, cpu-1 cpu-2(off) cpu-3(off)"}},
+		"an array, task by task":        {[]Job{job(7, 1, func(j *Job) { later(j); j.ArrayJobID, j.ArrayTasks, j.ArrayLimit = 7, "0-9%2", 2 })}, []uint32{7}, 0, []string{"7: 2 tasks, cpu-1 cpu-2(off)"}},
+		"held":                          {[]Job{job(7, 1, func(j *Job) { later(j); j.Priority = 0 })}, []uint32{7}, 0, []string{"7: 0 tasks,"}},
+		"not pending, or not there":     {[]Job{{ID: 1, State: JobRunning, Nodes: "cpu-0"}}, []uint32{1, 9}, 0, nil},
+		"named twice":                   {[]Job{job(7, 1, later)}, []uint32{7, 7}, 0, []string{"7: 1 tasks, cpu-1"}},
+		"after a job that it waits for": {[]Job{job(7, 1, func(j *Job) { j.Dependent, j.Reason = true, "Dependency" })}, []uint32{7}, 0, []string{"7: 1 tasks, cpu-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := Snapshot{Jobs: tc.jobs, Nodes: nodes, Partitions: []Partition{{Name: "p"}}, NodeSets: []NodeSet{{Name: "cpu"}}, Options: Options{FreeWithin: tc.free}}
+			var got []string
+			for _, p := range PlaceAfter(now, s, tc.ids) {
+				text := fmt.Sprintf("%d: %d tasks,", p.ID, p.Tasks)
+				for _, n := range p.Nodes {
+					text += " " + n.Name
+					if n.Off {
+						text += "(off)"
+					}
+				}
+				got = append(got, text)
+			}
+			assert.Equal(t, tc.want, got)
+		})
+	}
+}
