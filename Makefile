@@ -60,7 +60,7 @@ soak: ## the same, a million of them (SCHEDULES=1000000)
 	$(GO) test -count=1 -timeout 0 ./powersave/sim -schedules $(SCHEDULES) -v
 
 .PHONY: mutants
-mutants: ## plant bugs in the engine, and see that the simulator finds each (2 to 4 minutes)
+mutants: ## plant bugs in the engine, and see that the simulator finds each (several minutes)
 	$(GO) test -count=1 -timeout 0 -tags mutants -run TestMutants ./powersave/sim -v
 
 .PHONY: fuzz

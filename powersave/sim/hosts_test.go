@@ -20,6 +20,8 @@ type machine struct {
 	trouble string
 	since   time.Time
 	told    string // by the watch
+	marked  []mark // verdicts on its hardware
+	tainted bool   // for the last of them
 }
 
 // silent is how long the engine waits for a silent host.
@@ -33,6 +35,8 @@ func (w *world) hostTrouble(i int) string {
 		return powersave.HostCordoned
 	case w.on(taintHost, i):
 		return "tainted example.com/repair"
+	case w.machines[i].tainted:
+		return "tainted slurmtide.io/bad-hardware"
 	case w.on(silenceHost, i):
 		return powersave.HostNotReady
 	}

@@ -29,6 +29,7 @@ type pod struct {
 	born      time.Time
 	started   time.Time // of slurmd
 	lost      bool      // who asked for it was told that it failed
+	booked    bool      // its room was made for it
 	troubleAt time.Time
 	endAt     time.Time // when it was deleted
 }
@@ -77,7 +78,7 @@ func (w *world) create(a powersave.CreatePod, n *node, life int) {
 	w.uids++
 	p := &pod{index: n.index, life: life, born: w.now, Pod: powersave.Pod{
 		Node: a.Node, NodeSet: a.NodeSet, UID: "u" + strconv.Itoa(w.uids), Generation: a.Generation, Request: a.Request,
-		Phase: powersave.PodPending, Created: w.now.Truncate(time.Second), Offering: a.Offering, Busy: a.Job != 0,
+		Phase: powersave.PodPending, Created: w.now.Truncate(time.Second), Offering: a.Offering, Busy: a.Job != 0, Room: a.Room,
 	}}
 	w.pods[n.index] = p
 	n.refusedAt = time.Time{}
@@ -90,6 +91,9 @@ func (w *world) create(a powersave.CreatePod, n *node, life int) {
 		answer(failed)
 	} else {
 		answer(powersave.PodCreated{Node: a.Node, UID: p.UID, Generation: p.Generation})
+		if n.lastRoom = w.room(a.Room); n.lastRoom != nil && life == w.life {
+			n.lastRoom.made[n.index] = true
+		}
 	}
 	w.after(w.delay(500*time.Millisecond, slowHost, n.index, 10*time.Second), func() { w.place(p) })
 }
@@ -101,11 +105,12 @@ func (w *world) place(p *pod) {
 	}
 	used := 0
 	for _, o := range w.pods {
-		if o != nil && o.host {
+		if o != nil && o.host && !o.booked {
 			used++
 		}
 	}
-	if used >= w.hosts || w.any(lessRoom) || w.soldOut(p) || !w.bind(p) {
+	p.booked = w.booked(p)
+	if used >= w.hosts && !p.booked || w.any(lessRoom) || w.soldOut(p) || !w.bind(p) {
 		if i := slices.Index(offerings[:], p.Offering); i >= 0 {
 			w.shortAt[i] = w.now
 		}

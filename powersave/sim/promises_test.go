@@ -42,7 +42,11 @@ func (w *world) mayUpdate(n *node, u powersave.NodeUpdate) {
 	case u.Reason == "" && !n.foreign() && known && u.State == powersave.StatePowerDownForce && !n.flags.Any(powersave.NodePoweringDown):
 		w.breaks("gives no reason", "%s %s", u.State, n.name)
 	}
+	if strings.Contains(u.Reason, "closed: ") && strings.Contains(u.Reason, apartErr) {
+		w.breaks("closes a NodeSet for one job", "%s: %s", n.name, u.Reason)
+	}
 	w.mayTend(n, u)
+	w.mayPutBack(n, u)
 	if u.State != powersave.StateResume && u.State != powersave.StateUndrain {
 		return
 	}
@@ -129,6 +133,8 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 	}
 	w.mayGiveUp(a)
 	w.mayComeFirst(a)
+	w.mayBlameRoom(a)
+	w.backAt = w.now
 	for _, id := range a.Jobs {
 		w.job(id).failedAt = w.now
 	}
@@ -225,6 +231,12 @@ func (w *world) patrol() {
 			w.patrolJob(j)
 		}
 	}
+	if w.anyAsks() {
+		w.patrolRooms()
+	}
+	if w.marks {
+		w.patrolMarks()
+	}
 	for _, r := range w.spool {
 		if w.smooth(r.at, resumeTimeout+suspendTimeout+recovery) {
 			w.breaks("request stays", "%s since %.3f: %s", r.ID, r.at.Sub(start).Seconds(), w.picture())
@@ -241,6 +253,9 @@ func (w *world) patrolNode(n *node, p *pod) {
 		w.breaks("orphan stays", "%s", w.show(n))
 	}
 	w.patrolHost(n, p)
+	if w.leftDown {
+		w.patrolDown(n, p)
+	}
 	if n.down || n.flags.Any(powersave.NodeDrain) {
 		n.judged = n.epoch
 	}
@@ -319,7 +334,12 @@ func (w *world) patrolMember(j *slurmJob, n *node, p *pod) {
 	}
 	greedy := w.strategy[n.set()] == powersave.Greedy
 	since, why := n.refusedAt, powersave.TroubleQuota
-	if p != nil {
+	switch {
+	case p == nil && since.IsZero() && w.asks[n.set()]:
+		since, why = w.roomTrouble(j), powersave.TroubleCapacity
+	case p != nil && p.Room != "" && p.Trouble == powersave.TroubleCapacity:
+		return // its host is on its way
+	case p != nil:
 		if p.Trouble == powersave.TroubleNone || p.Phase != powersave.PodPending && p.Phase != powersave.PodScheduled || !p.ScaleUp.IsZero() {
 			return
 		}

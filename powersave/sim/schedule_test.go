@@ -27,6 +27,9 @@ type schedule struct {
 	offers    bool          // NodeSet a has offerings
 	limits    [2]int        // theirs
 	old       bool          // Slurm 24.11: a forced power-down leaves POWER_UP set
+	asking                  // requests for room
+	marks     bool          // hosts of bad hardware are marked
+	leftDown  bool          // DOWN nodes are left to the bridge, as far as it minds them
 	steps     []step
 }
 
@@ -125,6 +128,31 @@ const (
 	holdFails
 	holdLost
 	holdSlow
+	// From here on, what concerns requests for room, bad hardware and nodes DOWN; only schedules that have them draw it.
+	firstMore
+	roomFails // the autoscaler finds none, for good
+	roomTries // nor for now
+	roomTakes // it takes its time
+	roomRevoked
+	roomDeleted
+	badHardware
+	noteHardware
+	setDown
+	deaf
+	// Again what keeps the bridge from its work.
+	firstMoreRough
+	askFails
+	askLost
+	askSlow
+	askTwice
+	roomsMissing
+	roomsFail
+	roomsSlow
+	dropFails
+	dropLost
+	dropSlow
+	taintFails
+	taintLost
 	kinds
 )
 
@@ -143,6 +171,12 @@ var kindNames = [kinds]string{
 	programSlow: "programs are slow", programTwice: "programs are called twice", programLost: "programs are killed before they write", programOdd: "programs name odd nodes",
 	gateLate: "start-gates are slow", tellFails: "telling jobs fails", tellLost: "telling jobs is done, but seems to fail", tellSlow: "telling jobs is slow",
 	tellTwice: "what became of telling jobs is said twice", holdFails: "holding jobs fails", holdLost: "holding jobs is done, but seems to fail", holdSlow: "holding jobs is slow",
+	roomFails: "the autoscaler finds no room", roomTries: "the autoscaler finds no room for now", roomTakes: "the autoscaler is slow", roomRevoked: "what room there is is revoked",
+	roomDeleted: "requests for room are deleted by somebody", badHardware: "drained for bad hardware", noteHardware: "a note on its hardware", setDown: "set down by hand", deaf: "slurmd does not answer",
+	askFails: "asking for room fails", askLost: "asking for room is done, but seems to fail", askSlow: "asking for room is slow", askTwice: "what became of asking for room is said twice",
+	roomsMissing: "the API server knows no requests for room", roomsFail: "reading requests for room fails", roomsSlow: "reading requests for room is slow",
+	dropFails: "dropping requests for room fails", dropLost: "dropping requests for room is done, but seems to fail", dropSlow: "dropping requests for room is slow",
+	taintFails: "marking hosts fails", taintLost: "marking hosts is done, but seems to fail",
 }
 
 // wide kinds concern the whole cluster, not a node.
@@ -152,9 +186,17 @@ func (k kind) wide() bool {
 		watchTwice, watchGap, programSlow, programTwice, programLost, programOdd, gateLate, tellFails, tellLost, tellSlow, tellTwice, holdFails, holdLost, holdSlow:
 		return true
 	default:
-		return false
+		return k.ofRooms() || k == taintFails || k == taintLost
 	}
 }
+
+// ofRooms kinds concern requests for room.
+func (k kind) ofRooms() bool {
+	return k >= roomFails && k <= roomDeleted || k >= askFails && k <= dropSlow
+}
+
+// rough kinds keep the bridge from doing its work in time.
+func (k kind) rough() bool { return k > firstRough && k < firstMore || k > firstMoreRough }
 
 // ofHost kinds concern a host, whose index stands for the node's.
 func (k kind) ofHost() bool { return k >= cordon && k <= loseHost }
@@ -179,8 +221,8 @@ var plans = rapid.Custom(func(t *rapid.T) schedule {
 		s.offers, s.limits = true, [2]int{d.below(4), d.below(5)}
 	}
 	s.steps = jobSteps.Draw(t, "")
-	faults := calmSteps
-	if d.often(7) {
+	faults, rough := calmSteps, d.often(7)
+	if rough {
 		faults = roughSteps
 	}
 	for _, st := range faults.Draw(t, "") {
@@ -188,9 +230,33 @@ var plans = rapid.Custom(func(t *rapid.T) schedule {
 			s.steps = append(s.steps, st)
 		}
 	}
+	s.drawMore(t, rough)
 	slices.SortStableFunc(s.steps, func(a, b step) int { return int(a.at - b.at) })
 	return s
 })
+
+// drawMore comes last: schedules without what it draws stay as they were.
+func (s *schedule) drawMore(t *rapid.T, rough bool) {
+	d := dice{t}
+	if d.often(3) {
+		s.asks = [2]bool{d.often(7), d.often(7)}
+		s.answerIn, s.booking, s.apart = d.upTo(8), d.upTo(40), d.often(2)
+	}
+	s.marks, s.leftDown = d.often(2), d.often(2)
+	if !s.marks && !s.leftDown && !s.anyAsks() {
+		return
+	}
+	for _, st := range moreSteps.Draw(t, "") {
+		switch k := st.what; {
+		case k == firstMore, k == firstMoreRough, k.rough() && !rough:
+		case k.ofRooms() && !s.anyAsks(), (k == badHardware || k == noteHardware || k == taintFails || k == taintLost) && !s.marks, (k == setDown || k == deaf) && !s.leftDown:
+		default:
+			s.steps = append(s.steps, st)
+		}
+	}
+}
+
+func (s *schedule) anyAsks() bool { return s.asks[0] || s.asks[1] }
 
 var (
 	coins   = rapid.Bool()
@@ -217,14 +283,15 @@ var (
 		return st
 	}), 1, 7)
 	// A third of the schedules has no rough kinds, so that promises about speed are looked at closely.
-	calmSteps, roughSteps = faultSteps(firstRough), faultSteps(kinds)
+	calmSteps, roughSteps = faultSteps(cancelJob, firstRough), faultSteps(cancelJob, firstMore)
+	moreSteps             = faultSteps(firstMore, kinds)
 )
 
-// faultSteps draws steps of the kinds before last.
-func faultSteps(last kind) *rapid.Generator[[]step] {
+// faultSteps draws steps of the kinds from first on before last.
+func faultSteps(first, last kind) *rapid.Generator[[]step] {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		d := dice{t}
-		st := step{what: cancelJob + kind(d.below(int(last-cancelJob))), at: d.upTo(54)}
+		st := step{what: first + kind(d.below(int(last-first))), at: d.upTo(54)}
 		switch {
 		case st.what.ofHost():
 			st.node = d.below(hostCount)
@@ -277,10 +344,22 @@ func (s schedule) String() string {
 	if s.offers {
 		fmt.Fprintf(&b, ", offerings with limits %v of a", s.limits)
 	}
+	for i, name := range setNames {
+		if s.asks[i] {
+			fmt.Fprintf(&b, ", NodeSet %s asks for room", name)
+		}
+	}
+	if s.anyAsks() {
+		fmt.Fprintf(&b, " (answered after %v", s.answerIn)
+		if s.booking > 0 {
+			fmt.Fprintf(&b, ", kept for %v", s.booking)
+		}
+		b.WriteString(")")
+	}
 	for _, o := range []struct {
 		is   bool
 		text string
-	}{{s.old, "Slurm 24.11"}, {s.probe, "a job of all nodes at the end"}, {s.long, "a long end"}, {s.patient, "long SlurmdTimeout"}} {
+	}{{s.apart, "the classes of requests differ"}, {s.marks, "hosts of bad hardware are marked"}, {s.leftDown, "nobody else minds DOWN nodes"}, {s.old, "Slurm 24.11"}, {s.probe, "a job of all nodes at the end"}, {s.long, "a long end"}, {s.patient, "long SlurmdTimeout"}} {
 		if o.is {
 			b.WriteString(", " + o.text)
 		}

@@ -56,6 +56,7 @@ type node struct {
 	halfSince                 time.Time
 	forgotten                 bool      // not in slurm.conf at present
 	left                      time.Time // when that was so last
+	more
 }
 
 func (s *slurm) init() {
@@ -194,7 +195,7 @@ func (w *world) power() {
 			wake = append(wake, n)
 		}
 		const busy = powersave.NodePoweringUp | powersave.NodePoweringDown
-		idle := n.serves() && w.now.Sub(n.idle) > suspendTime
+		idle := n.serves() && w.now.Sub(n.idle) > suspendTime && !(n.down && w.leftDown)
 		switch {
 		case slices.Contains(wake, n):
 			n.bootReq = w.now
@@ -226,7 +227,7 @@ func (w *world) power() {
 		}
 	}
 	for _, n := range w.nodes { // people bring nodes back
-		if n.down && n.flags.Any(powersave.NodePoweredDown) && w.now.Sub(n.downSince) > 20*time.Second {
+		if n.down && n.flags.Any(powersave.NodePoweredDown) && w.now.Sub(n.downSince) > 20*time.Second && !w.leavesDown(n) {
 			n.down = false
 			n.say("", w.now)
 			if !w.on(drain, n.index) {
@@ -271,7 +272,8 @@ func (w *world) register(n *node, uid string, started time.Time) {
 			n.flags |= powersave.NodeInvalidReg | powersave.NodeDrain
 			n.invalid, n.drained = true, w.now
 			n.say("gres/gpu count reported lower than configured (0 < 1)", w.now)
-			w.killAll(n, p != nil && w.now.Sub(p.Created) < resumeTimeout/2 && !n.flags.Any(powersave.NodePowerDown))
+			long := w.until[refused][n.index].Sub(w.now) > 2*time.Second // else it may be mended before the bridge sees it
+			w.killAll(n, long && p != nil && w.now.Sub(p.Created) < resumeTimeout/2 && !n.flags.Any(powersave.NodePowerDown))
 		}
 	}
 	n.boot, n.uid, n.instance, n.flags = started, uid, uid, n.flags&^powersave.NodeNotResponding
@@ -283,18 +285,14 @@ func (w *world) register(n *node, uid string, started time.Time) {
 }
 
 func (w *world) answerRegistration(p *pod) {
-	if w.pods[p.index] == p && p.alive() && !w.on(mute, p.index) {
+	if w.pods[p.index] == p && p.alive() && !w.on(mute, p.index) && !(w.on(deaf, p.index) && w.nodes[p.index].uid == p.UID) {
 		w.register(w.nodes[p.index], p.UID, p.started)
 	}
 }
 
 // lost is slurmctld's view of a slurmd that answers no longer.
 func (w *world) lost(n *node, uid string) {
-	timeout := 10 * time.Second
-	if w.patient {
-		timeout = 40 * time.Second
-	}
-	w.after(timeout, func() {
+	w.after(w.slurmdTimeout(), func() {
 		if n.uid != uid || !n.serves() {
 			return
 		}

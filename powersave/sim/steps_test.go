@@ -17,7 +17,7 @@ func (w *world) do(st *step) {
 	} else if end.After(w.until[st.what][st.node]) {
 		w.until[st.what][st.node] = end
 	}
-	if st.what > firstRough {
+	if st.what.rough() {
 		w.roughFor(st.long)
 	}
 	if st.what.ofHost() {
@@ -126,6 +126,26 @@ func (w *world) do(st *step) {
 			later(func() { w.listPods(life) })
 		}
 	default: // looked at where it matters
+		w.doMore(st, n, later)
+	}
+}
+
+// doMore begins a step that concerns requests for room, bad hardware or nodes DOWN.
+func (w *world) doMore(st *step, n *node, later func(func())) {
+	switch st.what {
+	case roomFails, roomTries, roomTakes:
+		later(w.answerRooms)
+	case roomRevoked:
+		w.revokeRooms()
+	case roomDeleted:
+		w.deleteRooms()
+	case badHardware, noteHardware:
+		w.findBad(n, st.what == badHardware, later)
+	case setDown:
+		w.setDown(n, later)
+	case deaf:
+		w.deafen(n)
+	default:
 	}
 }
 
@@ -165,6 +185,9 @@ const (
 func (w *world) endOfChaos() {
 	w.hosts, w.limits = nodeCount, [2]int{}
 	w.mend()
+	w.mendHosts()
+	w.answerIn, w.booking = min(w.answerIn, time.Second), 0
+	w.answerRooms()
 	w.placeAll()
 	for _, j := range w.jobs {
 		if j.state == pending && j.begin.After(w.now) {
@@ -209,6 +232,7 @@ func (w *world) finishWhenAtRest() {
 		w.rest = 0
 		w.last = w.submit(step{what: job, n: farNode, long: time.Second, opts: exclusive | stays})
 		w.last.asked = w.now
+	case w.long && w.roomsLeft(): // they are to go in the end
 	case !w.long, w.rest > 100:
 		w.ended = true
 		late := 0

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -26,6 +27,17 @@ const (
 	nodeCount = len(nodeNames)
 	farNode   = nodeCount - 1
 )
+
+// badReasons is how the bridge knows bad hardware by default, in short.
+var badReasons = regexp.MustCompile(`(?i)\b(gpu|xid)`)
+
+func (w *world) config() powersave.Config {
+	c := config
+	if w.marks {
+		c.BadHardware = badReasons
+	}
+	return c
+}
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
@@ -66,6 +78,8 @@ type world struct {
 
 	slurm
 	kube
+	autoscaler
+	hardware
 }
 
 // spooled is a request, and the power epoch each node was in when the program was called.
@@ -222,6 +236,7 @@ func (w *world) act(a powersave.Action) {
 			return
 		}
 		w.mayBoot(n, a)
+		w.mayUseRoom(n, a)
 		n.creating++
 		w.after(w.delay(50*time.Millisecond, createSlow, n.index, 20*time.Second), func() { w.create(a, n, life) })
 	case powersave.DeletePod:
@@ -248,6 +263,14 @@ func (w *world) act(a powersave.Action) {
 		}
 	case powersave.BootFailed:
 		w.bootFailed(a)
+	case powersave.AskRoom:
+		w.ask(a, life)
+	case powersave.ReadRooms:
+		w.readRooms(life)
+	case powersave.DropRoom:
+		w.drop(a, life)
+	case powersave.TaintHost:
+		w.mark(a, life)
 	}
 }
 
@@ -255,7 +278,8 @@ func (w *world) act(a powersave.Action) {
 
 func (w *world) startBridge() {
 	w.logf("bridge starts")
-	w.engine, w.listed, w.hostsListed, w.reading, w.watchAt = powersave.New(config), false, false, false, w.now
+	w.engine, w.listed, w.hostsListed, w.reading, w.watchAt = powersave.New(w.config()), false, false, false, w.now
+	w.readingRooms, w.roomsSeen = false, false
 	w.life++
 	w.lifeAt = w.now
 	w.spins = 0
@@ -304,7 +328,7 @@ func (w *world) sets() []powersave.NodeSet {
 	set := func(i int, name string) powersave.NodeSet {
 		return powersave.NodeSet{
 			Name: name, UID: name, Nodes: setNodes[i], Strategy: w.strategy[i], UnschedulableGrace: grace, SpecGeneration: w.spec,
-			BackoffInitial: backoff, BackoffMax: 4 * backoff,
+			BackoffInitial: backoff, BackoffMax: 4 * backoff, AskForRoom: w.asks[i],
 		}
 	}
 	sets := []powersave.NodeSet{set(0, setNames[0])}
