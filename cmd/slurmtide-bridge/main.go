@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	_ "time/tzdata" // windows of NodeSets have time zones, images often none
 
 	urfave "github.com/urfave/cli/v2"
 

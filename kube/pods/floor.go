@@ -2,8 +2,12 @@ package pods
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"strings"
+	"time"
 
+	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -11,9 +15,39 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
-// setFloor takes over how many nodes are to be up.
+// setFloor takes over how many nodes are to be up, and when.
 func setFloor(set *powersave.NodeSet, ns *v1alpha1.NodeSet) {
 	set.Floor, set.FloorWas, set.MaxPoweredUp = int(value(ns.Spec.Replicas)), floorWas(ns), int(value(ns.Spec.MaxPoweredUp))
+	for _, w := range ns.Spec.ReplicaWindows {
+		if starts, err := schedule(w); err == nil { // else checkWindows says so
+			set.Windows = append(set.Windows, powersave.FloorWindow{Schedule: starts, Duration: w.Duration.Duration, Replicas: int(w.Replicas)})
+		}
+	}
+}
+
+// schedule is when a window opens.
+func schedule(w v1alpha1.ReplicaWindow) (cron.Schedule, error) {
+	if strings.ContainsAny(w.Start, "@=") { // what cron takes beside the five fields; "@every" has no times of its own
+		return nil, errors.New("five fields are wanted")
+	}
+	return cron.ParseStandard("CRON_TZ=" + cmp.Or(w.TimeZone, "UTC") + " " + w.Start)
+}
+
+// checkWindows reports windows that never open.
+func checkWindows(spec *v1alpha1.NodeSetSpec) error {
+	var problems []error
+	for i, w := range spec.ReplicaWindows {
+		starts, err := schedule(w)
+		switch {
+		case err != nil:
+			problems = append(problems, fmt.Errorf("spec.replicaWindows[%d]: start %q, timeZone %q: %w", i, w.Start, w.TimeZone, err))
+		case starts.Next(time.Unix(0, 0)).IsZero():
+			problems = append(problems, fmt.Errorf("spec.replicaWindows[%d]: there is no day like that of start %q", i, w.Start))
+		case w.Duration.Duration < time.Minute:
+			problems = append(problems, fmt.Errorf("spec.replicaWindows[%d]: duration must be 1m or more", i))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // floorWas is the floor that the status says is being kept.

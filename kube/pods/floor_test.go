@@ -2,6 +2,7 @@ package pods
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -54,4 +55,26 @@ func TestFloorOfNodeSet(t *testing.T) {
 	got = Validate([]*v1alpha1.NodeSet{ns})[0]
 	assert.Equal(t, []int{3, 2, 5}, []int{got.Floor, got.FloorWas, got.MaxPoweredUp})
 	assert.Empty(t, got.Problem)
+}
+
+// Windows are open when the clock on the wall of their time zone says so, also when that is put forward or back.
+func TestWindowsOfNodeSet(t *testing.T) {
+	ns := newNodeSet("cpu", "cpu-[0-9]")
+	ns.Spec.ReplicaWindows = []v1alpha1.ReplicaWindow{
+		{Start: "30 7 * * MON-FRI", Duration: *hours(10), TimeZone: "Europe/Berlin", Replicas: 3}, {Start: "0 8 * * *", Duration: *hours(1), Replicas: 4},
+	}
+	windows := Validate([]*v1alpha1.NodeSet{ns})[0].Windows
+	require.Len(t, windows, 2)
+	assert.Equal(t, 10*time.Hour, windows[0].Duration)
+	assert.Equal(t, 3, windows[0].Replicas)
+	for after, want := range map[string]string{
+		"2026-03-27T00:00:00Z": "2026-03-27T06:30:00Z", // Friday, winter
+		"2026-03-27T06:30:00Z": "2026-03-30T05:30:00Z", // Monday, summer
+		"2026-10-23T05:30:00Z": "2026-10-26T06:30:00Z",
+	} {
+		at, err := time.Parse(time.RFC3339, after)
+		require.NoError(t, err)
+		assert.Equal(t, want, windows[0].Schedule.Next(at).UTC().Format(time.RFC3339), "after %s", after)
+	}
+	assert.Equal(t, "1970-01-01T08:00:00Z", windows[1].Schedule.Next(time.Unix(0, 0)).UTC().Format(time.RFC3339), "UTC unless it says otherwise")
 }

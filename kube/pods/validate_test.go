@@ -55,9 +55,30 @@ func TestValidateOne(t *testing.T) {
 		"mode Dynamic, suspend timeout": {func(s *v1alpha1.NodeSetSpec) {
 			s.Mode, s.Suspend = v1alpha1.ModeDynamic, &v1alpha1.SuspendPolicy{Timeout: hours(1)}
 		}, "spec.suspend.timeout is not supported"},
+		"mode Dynamic, windows": {func(s *v1alpha1.NodeSetSpec) {
+			s.Mode, s.ReplicaWindows = v1alpha1.ModeDynamic, []v1alpha1.ReplicaWindow{{Start: "0 1 * * *", Duration: *hours(1), Replicas: 1}}
+		}, "spec.replicaWindows needs mode Cloud"},
 		"conf argument": {func(s *v1alpha1.NodeSetSpec) { s.Template.Spec.Containers[0].Args = []string{"--conf", "Weight=1"} }, `remove "--conf" from the args`},
 		"features":      {func(s *v1alpha1.NodeSetSpec) { s.Shape.Features = []string{"a"} }, "spec.shape.features needs mode Dynamic"},
 		"weight":        {func(s *v1alpha1.NodeSetSpec) { s.Shape.Weight = new(int32(1)) }, "spec.shape.weight needs mode Dynamic"},
+		"replica windows": {func(s *v1alpha1.NodeSetSpec) {
+			s.ReplicaWindows = []v1alpha1.ReplicaWindow{{Start: "30 7 * * MON-FRI", Duration: *hours(10), TimeZone: "Europe/Berlin", Replicas: 3}, {Start: "0 0 1 */2 *", Duration: *hours(1), Replicas: 1}}
+		}, ""},
+		"window without sense": {func(s *v1alpha1.NodeSetSpec) {
+			s.ReplicaWindows = []v1alpha1.ReplicaWindow{{Start: "0 25 * * *", Duration: *hours(1), Replicas: 1}}
+		}, `spec.replicaWindows[0]: start "0 25 * * *", timeZone "": end of range (25) above maximum (23)`},
+		"window of an unknown zone": {func(s *v1alpha1.NodeSetSpec) {
+			s.ReplicaWindows = []v1alpha1.ReplicaWindow{{Start: "0 1 * * *", Duration: *hours(1), Replicas: 1}, {Start: "0 1 * * *", TimeZone: "Europe/Atlantis", Duration: *hours(1), Replicas: 1}}
+		}, `spec.replicaWindows[1]: start "0 1 * * *", timeZone "Europe/Atlantis": `},
+		"window that never opens": {func(s *v1alpha1.NodeSetSpec) {
+			s.ReplicaWindows = []v1alpha1.ReplicaWindow{{Start: "0 1 31 2 *", Duration: *hours(1), Replicas: 1}}
+		}, `no day like that of start "0 1 31 2 *"`},
+		"window of no length": {func(s *v1alpha1.NodeSetSpec) {
+			s.ReplicaWindows = []v1alpha1.ReplicaWindow{{Start: "0 1 * * *", Replicas: 1}}
+		}, "duration must be 1m or more"},
+		"window every now and then": {func(s *v1alpha1.NodeSetSpec) {
+			s.ReplicaWindows = []v1alpha1.ReplicaWindow{{Start: "@every 2h", Duration: *hours(1), Replicas: 1}}
+		}, "five fields are wanted"},
 		"provisioning request": {func(s *v1alpha1.NodeSetSpec) {
 			s.Boot = &v1alpha1.BootPolicy{ProvisioningRequest: &v1alpha1.ProvisioningRequest{ClassName: "atomic"}}
 		}, ""},

@@ -126,6 +126,13 @@ type NodeSetSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	MaxPoweredUp *int32 `json:"maxPoweredUp,omitempty"`
 
+	// Times at which more nodes are up: while a window is open, its replicas stand for spec.replicas if they are more.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	ReplicaWindows []ReplicaWindow `json:"replicaWindows,omitempty"`
+
 	// What one node offers to Slurm. In mode Cloud it must say the same as the node's record in slurm.conf; in mode Dynamic
 	// nodes register with it.
 	Shape Shape `json:"shape"`
@@ -170,6 +177,38 @@ type NodeSetSpec struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	// +listType=set
 	Partitions []string `json:"partitions,omitempty"`
+}
+
+// ReplicaWindow is a time that comes again and again.
+//
+// +kubebuilder:validation:XValidation:rule="duration(self.duration) >= duration('1m')",message="spec.replicaWindows: duration must be 1m or more"
+type ReplicaWindow struct {
+	// When it opens, as five fields of cron: minute, hour, day of the month, month, day of the week. For example
+	// "30 7 * * MON-FRI".
+	//
+	// +kubebuilder:validation:MinLength=9
+	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:Pattern=`^[0-9A-Za-z*/,?-]+( +[0-9A-Za-z*/,?-]+){4}$`
+	Start string `json:"start"`
+
+	// How long it is open, for example "10h30m".
+	//
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+([.][0-9]+)?(ms|s|m|h))+$`
+	Duration metav1.Duration `json:"duration"`
+
+	// Time zone of start, for example "Europe/Berlin". Default: UTC.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_+/-]+$`
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// Least number of nodes that are up while it is open.
+	//
+	// +kubebuilder:validation:Minimum=1
+	Replicas int32 `json:"replicas"`
 }
 
 // ClusterRef names the Slurm cluster.
