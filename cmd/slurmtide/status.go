@@ -155,6 +155,7 @@ func printStatus(out io.Writer, st bridge.Status, wide bool) error {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", s.Name, s.Nodes, s.PoweredUp, s.Booting, s.Ready, s.Failed, s.Unknown, s.Problem)
 	}
 	printBreakers(w, e.NodeSets)
+	printFloors(w, e.NodeSets)
 	if len(e.Boots)+len(e.Offs) > 0 {
 		fmt.Fprint(w, "\nNODE\tPHASE\tAGE\tJOBS\tPROBLEM")
 		if wide {
@@ -209,6 +210,17 @@ func printBreakers(w io.Writer, sets []powersave.NodeSetCounts) {
 				until = b.Until.UTC().Format(time.RFC3339)
 			}
 			fmt.Fprintf(w, "%s%s\t%s\t%s\t%s: %s\n", head, s.Name, cmp.Or(b.Key.Offering, "-"), until, b.Class, b.Reason)
+			head = ""
+		}
+	}
+}
+
+// printFloors says which nodes are missing that are to be up without jobs, and why.
+func printFloors(w io.Writer, sets []powersave.NodeSetCounts) {
+	head := "\nNODESET\tFLOOR\tHELD\tREASON\tWHY\n"
+	for _, s := range sets {
+		if f := s.Floor; f != nil && f.Held < f.Wanted {
+			fmt.Fprintf(w, "%s%s\t%d\t%d\t%s\t%s\n", head, s.Name, f.Wanted, f.Held, f.Why, cmp.Or(f.Text, "-"))
 			head = ""
 		}
 	}

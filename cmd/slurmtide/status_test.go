@@ -87,6 +87,17 @@ cpu      spot      2026-01-01T12:03:00Z  capacity: no room
 `, table)
 }
 
+func TestStatusShowsFloors(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, printStatus(&out, bridge.Status{Engine: powersave.Status{NodeSets: []powersave.NodeSetCounts{
+		{Name: "cpu", Floor: &powersave.FloorCounts{Wanted: 5, Held: 3, Why: powersave.FloorRefused, Text: "slurmctld: no"}},
+		{Name: "fine", Floor: &powersave.FloorCounts{Wanted: 2, Held: 2}}, {Name: "none"},
+		{Name: "gpu", Floor: &powersave.FloorCounts{Wanted: 1, Why: powersave.FloorBooting}},
+	}}}, false))
+	_, table, _ := strings.Cut(out.String(), "WHY\n")
+	assert.Equal(t, "cpu      5      3     PowerUpFailed  slurmctld: no\ngpu      1      0     Booting        -\n", table)
+}
+
 func TestStatusSaysWhoReconciles(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lease bridge.Lease
