@@ -72,8 +72,8 @@ type floors struct {
 	of          map[string]*floor
 	known       map[string]string // UIDs of the NodeSets whose FloorWas has been looked at
 	suspendTime time.Duration     // the shortest in slurm.conf, as the newest request told; 0: not known
-	read        time.Time         // the complete read that was acted on last
-	from        time.Time         // when a floor changed last: only later reads are acted on
+	read        int               // number of the complete read that was acted on last
+	from        int               // reads asked for before a floor changed: only later ones are acted on
 	windowsAt   time.Time         // when a window opens or closes next
 }
 
@@ -188,7 +188,7 @@ func (e *Engine) setFloors() {
 			have = &floor{was: was}
 			f.of[name] = have
 		}
-		f.from = e.now
+		f.from = e.reads.count
 		*have = floor{want: want, was: have.was, told: have.told, why: FloorUnread, text: "Slurm has not been read since the floor was set"}
 		e.reads.wantComplete(e.now)
 	}
@@ -199,7 +199,7 @@ func (e *Engine) setFloors() {
 
 // dropFloors forgets them: another bridge leads, or did.
 func (e *Engine) dropFloors() {
-	e.floors.of, e.floors.known, e.floors.read = nil, nil, time.Time{}
+	e.floors.of, e.floors.known = nil, nil
 	for _, n := range e.nodes {
 		n.warm = warm{}
 	}
@@ -240,14 +240,14 @@ func (e *Engine) keepFloors() {
 			e.reads.wantComplete(e.now)
 		}
 	}
-	if f.read.Equal(e.reads.complete) || e.reads.complete.Before(f.from) {
+	switch {
+	case e.reads.whole <= f.from && e.reads.underway, f.from < e.reads.whole && e.reads.whole <= f.read:
 		return
-	}
-	if e.now.Sub(e.reads.ended) > actOn {
+	case e.reads.whole <= f.from, e.now.Sub(e.reads.ended) > actOn:
 		e.reads.wantComplete(e.now)
 		return
 	}
-	f.read = e.reads.complete
+	f.read = e.reads.whole
 	nodes := map[string][]*node{}
 	for _, n := range e.nodes {
 		if f.of[n.set] != nil {
@@ -337,7 +337,7 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 func (e *Engine) renew(hold []*node) {
 	var names []string
 	for _, n := range hold {
-		if n.warm.ask == StateNone && e.now.Sub(n.warm.renewed) >= e.renewEvery()/2 && n.readAt.Equal(e.reads.complete) {
+		if n.warm.ask == StateNone && e.now.Sub(n.warm.renewed) >= e.renewEvery()/2 && n.read == e.reads.whole {
 			n.warm.ask = StateRenew
 			names = append(names, n.name)
 		}
@@ -360,7 +360,7 @@ func (e *Engine) lower(idle []*node, surplus int) {
 			break
 		}
 		// A planned one is about to get a job (backfill.c).
-		if n.warm.ours && n.warm.ask == StateNone && !n.slurm.State.Any(NodePlanned) && n.readAt.Equal(e.reads.complete) {
+		if n.warm.ours && n.warm.ask == StateNone && !n.slurm.State.Any(NodePlanned) && n.read == e.reads.whole {
 			n.warm.ask = StatePowerDown
 			names = append(names, n.name)
 		}

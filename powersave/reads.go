@@ -14,6 +14,7 @@ type reads struct {
 	asked     time.Time
 	ended     time.Time
 	complete  time.Time // when the last complete read was asked for
+	whole     int       // its number
 	notBefore time.Time
 	hurryAt   time.Time // after a failure: when to try again if something is in hand
 	due       time.Time
@@ -90,7 +91,7 @@ func (r *reads) hurry() {
 func (r *reads) answered(now time.Time, ev SlurmRead) {
 	r.underway, r.ended, r.failures, r.lastErr = false, now, 0, ""
 	if ev.Complete {
-		r.complete, r.wholeDue = r.asked, time.Time{}
+		r.complete, r.whole, r.wholeDue = r.asked, r.count, time.Time{}
 	}
 	took := now.Sub(r.asked)
 	r.notBefore = now.Add(min(restFactor*took, max(restShort, took)))
