@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os/signal"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -28,6 +29,9 @@ import (
 	"github.com/slurmtide/slurmtide/scaler/external"
 	"github.com/slurmtide/slurmtide/scaler/watch"
 )
+
+// threads that run Go code at once, at least.
+const threads = 6
 
 func scalerCommand() *urfave.Command {
 	return &urfave.Command{
@@ -81,6 +85,9 @@ func runScaler(c *urfave.Context) error {
 		return err
 	}
 	klog.SetSlogLogger(log)
+	// The reckoning and garbage collection keep two CPUs busy, and answers would wait for their turn in Go's own queue: with
+	// more threads than CPUs the kernel lets them in at once.
+	runtime.GOMAXPROCS(max(threads, runtime.GOMAXPROCS(0)))
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 

@@ -19,6 +19,8 @@ echo "measuring the resume program"
 go run ./hack/bench/resume -program bin/resume >out/bench-resume.json
 echo "measuring the engine"
 go test ./powersave -run '^$' -bench TenThousand -benchtime 10x | tee out/bench-engine.txt
+echo "measuring the scaler"
+go run ./hack/bench/scaler >out/bench-scaler.json
 "${cluster[@]}" up
 for image in "$(hack/images/build.sh slurmtide | tail -n 1)" "$(hack/images/build.sh "$version" | tail -n 1)"; do
 	"${cluster[@]}" load-image "$image"
@@ -28,4 +30,4 @@ KUBECONFIG=$("${cluster[@]}" kubeconfig)
 export KUBECONFIG
 go run ./hack/bench/cluster -slurm "$version" -runs "${RUNS:-20}" -runs-without-gate "${SLOW_RUNS:-6}" -nodes "${NODES:-50}" \
 	-idle-nodes "${IDLE_NODES:-100}" -idle-for "${IDLE_FOR:-2m}" -queued-jobs "${QUEUED_JOBS:-20000}" >out/bench-cluster.json
-go run ./hack/bench/report -resume out/bench-resume.json -cluster out/bench-cluster.json -engine out/bench-engine.txt -out out/bench.json
+go run ./hack/bench/report -resume out/bench-resume.json -cluster out/bench-cluster.json -engine out/bench-engine.txt -scaler out/bench-scaler.json -out out/bench.json

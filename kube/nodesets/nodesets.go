@@ -157,9 +157,9 @@ func versionOf(list []*v1alpha1.NodeSet) string {
 // Sets turns NodeSets into scaler's, ordered by name, and tells whose each node is. A node that two of them name is the
 // older one's. NodeSets with mistakes in them are among them: what jobs need does not change with that.
 func Sets(list []*v1alpha1.NodeSet) ([]scaler.NodeSet, map[string]string) {
-	shapes := map[string]*v1alpha1.Shape{}
+	specs := map[string]*v1alpha1.NodeSetSpec{}
 	for _, set := range list {
-		shapes[set.Name] = &set.Spec.Shape
+		specs[set.Name] = &set.Spec
 	}
 	sets := make([]scaler.NodeSet, 0, len(list))
 	owners := map[string]string{}
@@ -167,7 +167,7 @@ func Sets(list []*v1alpha1.NodeSet) ([]scaler.NodeSet, map[string]string) {
 		for name := range set.Nodes.All() {
 			owners[name] = set.Name
 		}
-		sets = append(sets, scaler.NodeSet{Name: set.Name, Max: set.Nodes.Len(), Shape: shape(shapes[set.Name])})
+		sets = append(sets, scaler.NodeSet{Name: set.Name, Max: set.Nodes.Len(), Shape: shape(&specs[set.Name].Shape), Partitions: slices.Clone(specs[set.Name].Partitions)})
 	}
 	return sets, owners
 }

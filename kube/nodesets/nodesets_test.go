@@ -21,6 +21,11 @@ func nodeSet(name, nodes string, age int) *v1alpha1.NodeSet {
 	}
 }
 
+func dynamic(set *v1alpha1.NodeSet, partitions ...string) *v1alpha1.NodeSet {
+	set.Spec.Mode, set.Spec.Partitions = v1alpha1.ModeDynamic, partitions
+	return set
+}
+
 func TestSets(t *testing.T) {
 	shape := &scaler.Shape{CPUs: 4, Memory: 1000, Gres: "gpu:h100:2"}
 	for name, tc := range map[string]struct {
@@ -38,6 +43,11 @@ func TestSets(t *testing.T) {
 			[]*v1alpha1.NodeSet{nodeSet("young", "n-[0-2]", 1), nodeSet("old", "n-[1-3]", 2)},
 			[]scaler.NodeSet{{Name: "old", Max: 3, Shape: shape}, {Name: "young", Max: 1, Shape: shape}},
 			map[string]string{"n-0": "young", "n-1": "old", "n-2": "old", "n-3": "old"},
+		},
+		"mode Dynamic": {
+			[]*v1alpha1.NodeSet{dynamic(nodeSet("d", "d-[0-1]", 1), "dyn")},
+			[]scaler.NodeSet{{Name: "d", Max: 2, Shape: shape, Partitions: []string{"dyn"}}},
+			map[string]string{"d-0": "d", "d-1": "d"},
 		},
 		"names that cannot be read": {
 			[]*v1alpha1.NodeSet{nodeSet("a", "a-[", 1)},

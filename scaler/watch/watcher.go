@@ -400,8 +400,12 @@ func (r *reader) publish() error {
 		return err
 	}
 	f := figure(now, snap, own)
-	w.cfg.OnRead("demand", w.cfg.Now().Sub(now), nil)
+	end := w.cfg.Now()
+	w.cfg.OnRead("demand", end.Sub(now), nil)
 	r.stale = false
+	if rest := end.Add(end.Sub(now)); r.jobsNext.Before(rest) {
+		r.jobsNext = rest // leave the CPU to those who ask
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.figures = f

@@ -343,3 +343,43 @@ func TestOwn(t *testing.T) {
 		})
 	}
 }
+
+// telling is a slurmrestd that knows how nodes are handed out.
+type telling struct {
+	*slurm
+	told  bool
+	asked int
+}
+
+func (s *telling) Select(context.Context) (scaler.Select, bool, error) {
+	s.asked++
+	return scaler.Select{CPUs: true}, s.told, nil
+}
+
+func TestSelect(t *testing.T) {
+	for name, told := range map[string]bool{"told": true, "not told": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, ns := cluster()
+				queue := &telling{slurm: s, told: told}
+				w := New(Config{Queue: queue, NodeSets: ns, Options: scaler.Options{Select: scaler.Select{NoMemory: true}}, Log: slog.New(slog.DiscardHandler)})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() { _ = w.Run(ctx) }()
+				time.Sleep(5 * time.Minute)
+				f, err := w.Latest()
+				require.NoError(t, err)
+				want := scaler.Select{NoMemory: true}
+				if told {
+					want = scaler.Select{CPUs: true}
+				}
+				assert.Equal(t, want, f.Snapshot.Select)
+				assert.Equal(t, 1, queue.asked)
+				time.Sleep(6 * time.Minute)
+				assert.Equal(t, 2, queue.asked)
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
+}

@@ -30,6 +30,7 @@ type report struct {
 	Rows    []row           `json:"rows"`
 	Resume  json.RawMessage `json:"resume"`
 	Cluster json.RawMessage `json:"cluster"`
+	Scaler  json.RawMessage `json:"scaler"`
 }
 
 type spread struct {
@@ -42,6 +43,12 @@ type resume struct {
 	RSS       float64 `json:"max_rss_kb"`
 	Lost      float64 `json:"lost"`
 	ExecP99   float64 `json:"exec_p99_ms"`
+}
+
+type scaler struct {
+	Objects int     `json:"scaled_objects"`
+	P50     float64 `json:"p50_ms"`
+	P99     float64 `json:"p99_ms"`
 }
 
 type cluster struct {
@@ -82,9 +89,10 @@ func main() {
 	resumeFile := flag.String("resume", "", "JSON of bench/resume")
 	clusterFile := flag.String("cluster", "", "JSON of bench/cluster")
 	engineFile := flag.String("engine", "", "output of the engine's Go benchmark")
+	scalerFile := flag.String("scaler", "", "JSON of bench/scaler")
 	out := flag.String("out", "", "where the joined JSON goes")
 	flag.Parse()
-	missed, err := run(*resumeFile, *clusterFile, *engineFile, *out)
+	missed, err := run(*resumeFile, *clusterFile, *engineFile, *scalerFile, *out)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench report:", err)
 		os.Exit(1)
@@ -95,7 +103,7 @@ func main() {
 	}
 }
 
-func run(resumeFile, clusterFile, engineFile, out string) (missed int, err error) {
+func run(resumeFile, clusterFile, engineFile, scalerFile, out string) (missed int, err error) {
 	rep := report{When: time.Now().UTC(), CPUs: runtime.NumCPU()}
 	var r resume
 	if rep.Resume, err = read(resumeFile, &r); err != nil {
@@ -103,6 +111,10 @@ func run(resumeFile, clusterFile, engineFile, out string) (missed int, err error
 	}
 	var c cluster
 	if rep.Cluster, err = read(clusterFile, &c); err != nil {
+		return 0, err
+	}
+	var s scaler
+	if rep.Scaler, err = read(scalerFile, &s); err != nil {
 		return 0, err
 	}
 	plan, step, err := engine(engineFile)
@@ -142,6 +154,9 @@ func run(resumeFile, clusterFile, engineFile, out string) (missed int, err error
 	add("the same, memory", q.DemandMiB, 200, "MiB")
 	add("engine, plan of a 10,000-node request", plan, 200, "ms")
 	add("engine, a step with 10,000 nodes in flight", step/1000, 1, "ms")
+
+	add(fmt.Sprintf("scaler, %d ScaledObjects polling, median answer", s.Objects), s.P50, 0, "ms")
+	add("the same, p99", s.P99, 5, "ms")
 
 	joined, err := json.MarshalIndent(rep, "", "  ")
 	if err != nil {
