@@ -1,6 +1,9 @@
 package scaler
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Reservation is one of Slurm's, as far as it decides when jobs start where.
 type Reservation struct {
@@ -22,19 +25,26 @@ type PlacedNode struct {
 	Off     bool   // powered down
 }
 
-// PlaceAfter places the jobs with these IDs, in this order, after all that count: as if nothing stood against them any
-// more. A job finds its place alone, also if it is a component of a het job. Nodes that jobs of before use or need are not told, even if
-// a job fits beside those. The answer has the order of ids; IDs that are not pending are left out.
-func PlaceAfter(now time.Time, s Snapshot, ids []uint32) []Placing {
-	if len(ids) == 0 {
+// Later is a pending job, and when it will start.
+type Later struct {
+	ID    uint32
+	Start time.Time
+}
+
+// PlaceAfter places these jobs, in this order, after all that count: as if nothing stood against them any more. Nodes whose
+// jobs have left by the job's start are free for it. A job finds its place alone, also if it is a component of a het job.
+//
+// Nodes in use now, and those that jobs of before take, are not told. The answer has the order of list; IDs that are not pending are left out.
+func PlaceAfter(now time.Time, s Snapshot, list []Later) []Placing {
+	if len(list) == 0 {
 		return nil
 	}
 	d := newDemand(now, &s)
-	wanted := make(map[uint32]bool, len(ids))
-	for _, id := range ids {
-		wanted[id] = true
+	wanted := make(map[uint32]bool, len(list))
+	for _, l := range list {
+		wanted[l.ID] = true
 	}
-	jobs := make(map[uint32]*Job, len(ids))
+	jobs := make(map[uint32]*Job, len(list))
 	rest := make([]Job, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == JobPending && wanted[j.ID] {
@@ -56,13 +66,37 @@ func PlaceAfter(now time.Time, s Snapshot, ids []uint32) []Placing {
 		}
 	}
 	var all []Placing
-	for _, id := range ids {
-		if j := jobs[id]; j != nil {
-			delete(jobs, id)
+	freed := now.Add(s.FreeWithin)
+	for _, l := range list {
+		if j := jobs[l.ID]; j != nil {
+			delete(jobs, l.ID)
+			if l.Start.After(freed) {
+				freed = l.Start
+				d.free(freed)
+			}
 			all = append(all, d.placeAfter(j, running, used))
 		}
 	}
 	return all
+}
+
+// free gives nodes back whose jobs have left by then, unless somebody was placed beside them.
+func (d *demand) free(until time.Time) {
+	some := false
+	for i := range d.world.bins {
+		b := &d.world.bins[i]
+		if b.busy && !b.taken && b.freeAt != 0 && b.freeAt <= until.Unix() {
+			d.world.empty(b)
+			b.busy, some = false, true
+		}
+	}
+	if !some {
+		return
+	}
+	clear(d.needs) // they remember where there was no room, and so do classes
+	for _, c := range d.world.classes {
+		c.full, c.lack = [2]int{}, [2]int64{math.MaxInt64, math.MaxInt64}
+	}
 }
 
 func (d *demand) placeAfter(j *Job, running map[uint32]int, used []bool) Placing {

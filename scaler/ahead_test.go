@@ -26,7 +26,7 @@ func TestPlaceAfter(t *testing.T) {
 	for name, tc := range map[string]struct {
 		jobs []Job
 		ids  []uint32
-		free time.Duration
+		in   time.Duration // they start
 		want []string
 	}{
 		"an idle node first":            {[]Job{job(7, 2, later)}, []uint32{7}, 0, []string{"7: 1 tasks, cpu-1 cpu-2(off)"}},
@@ -41,9 +41,13 @@ func TestPlaceAfter(t *testing.T) {
 		"after a job that it waits for": {[]Job{job(7, 1, func(j *Job) { j.Dependent, j.Reason = true, "Dependency" })}, []uint32{7}, 0, []string{"7: 1 tasks, cpu-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := Snapshot{Jobs: tc.jobs, Nodes: nodes, Partitions: []Partition{{Name: "p"}}, NodeSets: []NodeSet{{Name: "cpu"}}, Options: Options{FreeWithin: tc.free}}
+			s := Snapshot{Jobs: tc.jobs, Nodes: nodes, Partitions: []Partition{{Name: "p"}}, NodeSets: []NodeSet{{Name: "cpu"}}}
 			var got []string
-			for _, p := range PlaceAfter(now, s, tc.ids) {
+			var list []Later
+			for _, id := range tc.ids {
+				list = append(list, Later{ID: id, Start: now.Add(tc.in)})
+			}
+			for _, p := range PlaceAfter(now, s, list) {
 				text := fmt.Sprintf("%d: %d tasks,", p.ID, p.Tasks)
 				for _, n := range p.Nodes {
 					text += " " + n.Name

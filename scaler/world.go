@@ -215,11 +215,16 @@ func (w *world) addJobs() {
 	for i := range w.bins {
 		b := &w.bins[i]
 		if b.busy && b.freeAt != 0 && b.freeAt <= until {
-			c := w.classes[b.class]
-			b.cores, b.mem, b.empty, b.user, b.mixed, b.owned = c.cores, c.mem, true, 0, false, false
-			copy(b.gres, c.counts)
+			w.empty(b)
 		}
 	}
+}
+
+// empty takes all jobs off a node.
+func (w *world) empty(b *bin) {
+	c := w.classes[b.class]
+	b.cores, b.mem, b.empty, b.user, b.mixed, b.owned = c.cores, c.mem, true, 0, false, false
+	copy(b.gres, c.counts)
 }
 
 // sortBins puts the bins into their class's lists.

@@ -1,0 +1,262 @@
+package ahead
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slurmtide/slurmtide/scaler"
+)
+
+// Source says from what a job's start is known.
+type Source string
+
+// Sources.
+const (
+	BeginTime     Source = "BeginTime"
+	Dependency    Source = "Dependency"
+	Reservation   Source = "Reservation"
+	ExpectedStart Source = "ExpectedStart"
+)
+
+// Grace is how long nodes are held for a job after the time at which it was to start.
+const Grace = 30 * time.Second
+
+// Settings are those of one NodeSet.
+type Settings struct {
+	NodeSet       string
+	Lead          time.Duration // how long before the start nodes are to be powered up
+	MaxNodes      int           // most nodes that are held for jobs to come; 0: none
+	MaxPerAccount int           // the same for the jobs of one account; 0: no limit
+	PerAccount    map[string]int
+	Sources       []Source // nil: all
+}
+
+func (s *Settings) takes(source Source) bool {
+	return s.Sources == nil || slices.Contains(s.Sources, source)
+}
+
+// most is how many nodes the account may have; -1: no limit.
+func (s *Settings) most(account string) int {
+	if n, ok := s.PerAccount[account]; ok {
+		return n
+	}
+	if s.MaxPerAccount > 0 {
+		return s.MaxPerAccount
+	}
+	return -1
+}
+
+// Facts is what there is.
+type Facts struct {
+	Snapshot scaler.Snapshot
+	// Report is what scaler.Demand says of the snapshot.
+	Report       scaler.Report
+	Reservations map[string]scaler.Reservation // by name; nil: not known
+}
+
+// Plan is what should be warm.
+type Plan struct {
+	Wishes []Wish // ordered by NodeSet, those without nodes left out
+	// Next is when the plan may change though the facts do not; zero: never.
+	Next time.Time
+}
+
+// Wish is for one NodeSet.
+type Wish struct {
+	NodeSet string
+	Nodes   int // to be up, beside those in use
+	// Names are the nodes that the jobs would take, some of them up already; at most Nodes, for some may have no record.
+	Names []string
+	Jobs  []Job     // whom they are for, in the order in which they start
+	Until time.Time // when it ends if no other plan is made
+}
+
+// Job is a job to come.
+type Job struct {
+	ID      uint32
+	Account string
+	Source  Source
+	Start   time.Time
+	Nodes   int // that are wished for
+	Cut     int // that it would take beside them, and a limit forbids
+}
+
+// candidate is a job whose start is known.
+type candidate struct {
+	job    *scaler.Job
+	source Source
+	start  time.Time
+}
+
+// Make plans. It gives the same for the same facts, in whatever order jobs and nodes stand in them.
+func Make(now time.Time, f Facts, settings []Settings) Plan {
+	settings = slices.DeleteFunc(slices.Clone(settings), func(s Settings) bool { return s.MaxNodes <= 0 || s.Lead <= 0 })
+	slices.SortFunc(settings, func(a, b Settings) int { return cmp.Compare(a.NodeSet, b.NodeSet) })
+	if len(settings) == 0 {
+		return Plan{}
+	}
+	var plan Plan
+	sooner := func(t time.Time) {
+		if t.After(now) && (plan.Next.IsZero() || t.Before(plan.Next)) {
+			plan.Next = t
+		}
+	}
+	var due []candidate
+	for _, c := range candidates(now, &f) {
+		isDue := false
+		for i := range settings {
+			if !settings[i].takes(c.source) {
+				continue
+			}
+			from := c.start.Add(-settings[i].Lead)
+			sooner(from)
+			isDue = isDue || !from.After(now)
+		}
+		if isDue {
+			due = append(due, c)
+			sooner(c.start.Add(Grace))
+		}
+	}
+	wishes := map[string]*wish{}
+	for i := range settings {
+		wishes[settings[i].NodeSet] = &wish{Settings: settings[i], accounts: map[string]int{}}
+	}
+	place(now, &f, due, func(c candidate, nodes []scaler.PlacedNode) {
+		for i := range settings {
+			wishes[settings[i].NodeSet].add(now, c, nodes)
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(wishes)) {
+		if w := wishes[name]; len(w.Jobs) > 0 {
+			plan.Wishes = append(plan.Wishes, w.Wish)
+		}
+	}
+	return plan
+}
+
+// wish is one that is being made.
+type wish struct {
+	Wish
+	Settings
+	accounts map[string]int
+}
+
+// add takes in where a job would run.
+func (w *wish) add(now time.Time, c candidate, nodes []scaler.PlacedNode) {
+	if !w.takes(c.source) || c.start.Add(-w.Lead).After(now) {
+		return
+	}
+	j := Job{ID: c.job.ID, Account: c.job.Account, Source: c.source, Start: c.start}
+	most := w.most(j.Account)
+	for _, n := range nodes {
+		switch {
+		case n.NodeSet != w.Settings.NodeSet:
+			continue
+		case w.Nodes >= w.MaxNodes, most >= 0 && w.accounts[j.Account] >= most:
+			j.Cut++
+			continue
+		}
+		j.Nodes++
+		w.Nodes++
+		w.accounts[j.Account]++
+		if n.Name != "" {
+			w.Names = append(w.Names, n.Name)
+		}
+	}
+	if j.Nodes+j.Cut == 0 {
+		return
+	}
+	w.Wish.NodeSet = w.Settings.NodeSet
+	w.Jobs = append(w.Jobs, j)
+	if until := c.start.Add(Grace); j.Nodes > 0 && until.After(w.Until) {
+		w.Until = until
+	}
+}
+
+// place finds nodes for the jobs, ordered by their start.
+func place(now time.Time, f *Facts, due []candidate, each func(candidate, []scaler.PlacedNode)) {
+	slices.SortFunc(due, func(a, b candidate) int {
+		return cmp.Or(a.start.Compare(b.start), cmp.Compare(b.job.Priority, a.job.Priority), cmp.Compare(a.job.ID, b.job.ID))
+	})
+	s := f.Snapshot
+	s.Nodes = reserve(s.Nodes, f, due)
+	list := make([]scaler.Later, len(due))
+	at := make(map[uint32]int, len(due))
+	for i, c := range due {
+		list[i], at[c.job.ID] = scaler.Later{ID: c.job.ID, Start: c.start}, i
+	}
+	for _, p := range scaler.PlaceAfter(now, s, list) {
+		each(due[at[p.ID]], p.Nodes)
+	}
+}
+
+// candidates are all pending jobs that do not count, and whose start is known and to come, or just past.
+func candidates(now time.Time, f *Facts) []candidate {
+	why := make(map[uint32]scaler.Why, len(f.Report.Jobs))
+	for i := range f.Report.Jobs {
+		why[f.Report.Jobs[i].ID] = f.Report.Jobs[i].Why
+	}
+	ends := newEnds(now, f.Snapshot.Jobs)
+	var all []candidate
+	components, found := map[uint32]int{}, map[uint32]int{}
+	for i := range f.Snapshot.Jobs {
+		j := &f.Snapshot.Jobs[i]
+		if j.State != scaler.JobPending {
+			continue
+		}
+		components[j.HetJobID]++
+		c, known := start(now, j, why[j.ID], ends, f.Reservations)
+		if !known || c.start.Add(Grace).Before(now) {
+			continue
+		}
+		found[j.HetJobID]++
+		all = append(all, c)
+	}
+	return slices.DeleteFunc(all, func(c candidate) bool { // Slurm starts all components of a het job or none
+		return c.job.HetJobID != 0 && found[c.job.HetJobID] < components[c.job.HetJobID]
+	})
+}
+
+// start finds out when a job will start: when the last of what stands against it is over.
+func start(now time.Time, j *scaler.Job, why scaler.Why, ends *ends, reservations map[string]scaler.Reservation) (candidate, bool) {
+	c := candidate{job: j}
+	later := func(t time.Time, source Source) {
+		if c.source == "" || t.After(c.start) {
+			c.start, c.source = t, source
+		}
+	}
+	switch why {
+	case scaler.WhyBeginTime, scaler.WhyDependency, scaler.WhyReservation:
+	case scaler.WhyFull:
+		if j.Start.IsZero() || j.Reservation != "" {
+			return c, false
+		}
+		later(j.Start, ExpectedStart)
+		return c, true
+	default:
+		return c, false
+	}
+	if j.Completing || j.Priority == 0 {
+		return c, false
+	}
+	if j.Dependent {
+		end, known := ends.of(j.Dependency)
+		if !known {
+			return c, false
+		}
+		later(end, Dependency)
+	}
+	if j.Reservation != "" {
+		r, known := reservations[j.Reservation]
+		if !known || r.Start.IsZero() {
+			return c, false
+		}
+		later(r.Start, Reservation)
+	}
+	if why == scaler.WhyBeginTime || j.Begin.After(now) {
+		later(j.Begin, BeginTime)
+	}
+	return c, c.source != "" && !c.start.IsZero()
+}
