@@ -44,4 +44,21 @@
 //	for _, job := range file.Jobs {
 //		boot(job.JobID, job.NodesResume, job.NodesAlloc)
 //	}
+//
+// # Configuration files
+//
+// ParseFile reads slurm.conf and the files that Slurm reads with the same parser. A File keeps comments and order; an edit
+// changes what it must, and leaves all else byte for byte:
+//
+//	file, err := slurmconf.ParseFile(path, data)
+//	if err != nil {
+//		return err // slurm.conf:12:1: "ResumeTimeout" has no value; write ResumeTimeout="" or remove it
+//	}
+//	err = errors.Join(
+//		file.Set("ResumeTimeout", "300"),
+//		file.AddWords("SlurmctldParameters", "idle_on_node_suspend", "power_save_interval=0"),
+//		file.SetField("NodeName", "cpu[0-9]", "State", "CLOUD"),
+//		file.Add("PartitionName=cpu Nodes=cpu[0-9]"),
+//	)
+//	os.WriteFile(path, []byte(file.String()), 0o644)
 package slurmconf
