@@ -52,7 +52,7 @@ func scalerCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "tls-cert", Usage: "certificate for --listen; files may be replaced at any time (default: no TLS)"},
 			&urfave.StringFlag{Name: "tls-key", Usage: "its key"},
 			&urfave.StringFlag{Name: "tls-client-ca", Usage: "CA of the certificates that clients must have (default: they need none)"},
-			&urfave.StringFlag{Name: "metrics-address", Value: ":9443", Usage: "where /metrics, /livez and /readyz are served; empty: nowhere"},
+			&urfave.StringFlag{Name: "metrics-address", Value: ":9443", Usage: "where /metrics, /explain, /livez and /readyz are served; empty: nowhere"},
 			&urfave.DurationFlag{Name: "max-age", Value: watch.DefaultMaxAge, Usage: "figures that are older are an error; when reads take long, three times as long as they take"},
 			&urfave.Float64Flag{Name: "rest", Value: watch.DefaultRest, Usage: "how long Slurm is left alone after a read, as a multiple of what the read took"},
 			&urfave.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
@@ -91,7 +91,7 @@ func runScaler(c *urfave.Context) error {
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 
-	s := &setup{log: log, maxAge: c.Duration("max-age"), rest: c.Float64("rest"), kubeconfig: c.String("kubeconfig"), sources: map[string]external.Source{}}
+	s := &setup{log: log, maxAge: c.Duration("max-age"), rest: c.Float64("rest"), kubeconfig: c.String("kubeconfig"), sources: map[string]external.Source{}, watchers: map[string]watch.Latester{}}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.metrics = external.NewMetrics(registry, s.sources)
@@ -122,7 +122,9 @@ func runScaler(c *urfave.Context) error {
 		if err != nil {
 			return fmt.Errorf("serving metrics: %w; choose another --metrics-address", err)
 		}
-		s.parts = append(s.parts, func(ctx context.Context) error { return serveHTTP(ctx, listener, registry, service) })
+		s.parts = append(s.parts, func(ctx context.Context) error {
+			return serveHTTP(ctx, listener, registry, service, watch.ExplainJobs(s.watchers))
+		})
 	}
 	log.Info("scaler starts", "version", c.App.Version, "clusters", strings.Join(s.names, ","), "listen", listener.Addr().String(), "tls", options.TLS != nil, "client_certificates", c.String("tls-client-ca") != "")
 	if err := daemon.RunAll(ctx, s.parts); err != nil {
@@ -142,10 +144,11 @@ type setup struct {
 	kubeconfig string
 	kube       *rest.Config
 
-	names   []string
-	sources map[string]external.Source
-	parts   []func(context.Context) error
-	closers []func()
+	names    []string
+	sources  map[string]external.Source
+	watchers map[string]watch.Latester
+	parts    []func(context.Context) error
+	closers  []func()
 }
 
 func (s *setup) close() {
@@ -177,17 +180,18 @@ func (s *setup) add(c cluster) error {
 		s.parts = append(s.parts, sets.Run)
 	}
 	w := watch.New(cfg)
-	s.names, s.sources[c.Name], s.parts = append(s.names, c.Name), w, append(s.parts, w.Run)
+	s.names, s.sources[c.Name], s.watchers[c.Name], s.parts = append(s.names, c.Name), w, w, append(s.parts, w.Run)
 	return nil
 }
 
 // serveHTTP serves metrics and probes. The scaler is ready as soon as it has had figures once: after that it answers, with
 // an error if need be, rather than leave KEDA without one.
-func serveHTTP(ctx context.Context, l net.Listener, registry *prometheus.Registry, service *external.Service) error {
+func serveHTTP(ctx context.Context, l net.Listener, registry *prometheus.Registry, service *external.Service, explain http.Handler) error {
 	var ready atomic.Bool
 	ok := func(w http.ResponseWriter) { _, _ = io.WriteString(w, "ok\n") }
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	mux.Handle("GET /explain/", explain)
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { ok(w) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := service.Ready(); err == nil {

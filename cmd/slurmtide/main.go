@@ -26,6 +26,7 @@ func main() {
 			bridgeCommand(),
 			scalerCommand(),
 			statusCommand(),
+			explainCommand(),
 			hostlistCommand(),
 			installProgramsCommand(),
 		},

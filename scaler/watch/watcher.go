@@ -248,6 +248,7 @@ type reader struct {
 
 	options  scaler.Options
 	selectAt time.Time // when Select was last asked for
+	misses   scaler.Misses
 
 	partitionsOf map[string][]string // of NodeSets, as last seen
 }
@@ -402,6 +403,7 @@ func (r *reader) publish() error {
 	f := figure(now, snap, own)
 	end := w.cfg.Now()
 	w.cfg.OnRead("demand", end.Sub(now), nil)
+	r.tellMisses(f.Report)
 	r.stale = false
 	if rest := end.Add(end.Sub(now)); r.jobsNext.Before(rest) {
 		r.jobsNext = rest // leave the CPU to those who ask

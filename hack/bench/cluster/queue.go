@@ -45,7 +45,7 @@ type rpcTime struct {
 
 const (
 	queueNodes = 5_000
-	queueReads = 10
+	queueReads = 5
 	arrayTasks = 100_000
 )
 
