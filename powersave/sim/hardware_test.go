@@ -145,7 +145,7 @@ func (w *world) mayMark(a powersave.TaintHost) {
 			continue
 		}
 		// Somebody else may have drained the node before the bridge saw the note, or it was powered down.
-		if !v.drain && !v.loose && !n.downReq.After(v.at) && (!n.drained.After(v.at) || n.drained.Sub(v.at) > idle) && !(n.down && n.downSince.After(v.at)) {
+		if !v.drain && !v.loose && !n.downReq.After(v.at) && (!n.drained.After(v.at) || n.drained.Sub(v.at) > idle) && (!n.down || !n.downSince.After(v.at)) {
 			continue
 		}
 		of = v

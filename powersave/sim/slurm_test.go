@@ -195,7 +195,7 @@ func (w *world) power() {
 			wake = append(wake, n)
 		}
 		const busy = powersave.NodePoweringUp | powersave.NodePoweringDown
-		idle := n.serves() && w.now.Sub(n.idle) > suspendTime && !(n.down && w.leftDown)
+		idle := n.serves() && w.now.Sub(n.idle) > suspendTime && (!n.down || !w.leftDown)
 		switch {
 		case slices.Contains(wake, n):
 			n.bootReq = w.now
@@ -285,7 +285,7 @@ func (w *world) register(n *node, uid string, started time.Time) {
 }
 
 func (w *world) answerRegistration(p *pod) {
-	if w.pods[p.index] == p && p.alive() && !w.on(mute, p.index) && !(w.on(deaf, p.index) && w.nodes[p.index].uid == p.UID) {
+	if w.pods[p.index] == p && p.alive() && !w.on(mute, p.index) && (!w.on(deaf, p.index) || w.nodes[p.index].uid != p.UID) {
 		w.register(w.nodes[p.index], p.UID, p.started)
 	}
 }
