@@ -29,6 +29,11 @@ func TestDynamic(t *testing.T) {
 		}, nodeSet{name: "dyn", nodes: "dyn-[0-7]", dynamic: true})
 		require.Empty(t, c.records())
 
+		// What sbatch accepts while there are no nodes is what the partition does not rule out.
+		wide := c.sbatch("true", "-N9")
+		fat := c.sbatch("true", "-c4")
+		assert.Contains(t, c.sbatchRefuses("-Cdyn"), "Invalid feature specification")
+
 		begin := time.Now()
 		one := c.sbatch("sleep 5", "-c2")
 		three := c.sbatch("srun -N3 hostname; sleep 5", "-N3", "-c2")
@@ -38,6 +43,12 @@ func TestDynamic(t *testing.T) {
 			c.waitJob(id, "RUNNING", "COMPLETED")
 			t.Logf("job %s runs after %v", id, time.Since(begin).Round(100*time.Millisecond))
 		}
+		assert.Contains(t, c.sbatchRefuses("-c4"), "Requested node configuration is not available", "of the nodes that are there none has 4 CPUs")
+		assert.Equal(t, "BadConstraints", c.jobField(fat, "Reason"))
+		assert.Equal(t, "PartitionNodeLimit", c.jobField(wide, "Reason"))
+		featured := c.sbatch("true", "-Cdyn")
+		c.waitJob(featured, "COMPLETED")
+		c.slurm("scancel", wide, fat)
 		for _, id := range []string{one, three, array + "_0", array + "_1", array + "_2", array + "_3"} {
 			c.waitJob(id, "COMPLETED")
 			assert.Equal(t, "0", c.jobField(id, "Restarts"), id)
@@ -87,6 +98,14 @@ func TestDynamic(t *testing.T) {
 		require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
 		c.waitNothing()
 	})
+}
+
+// sbatchRefuses returns what sbatch says to a job that it refuses.
+func (c *cluster) sbatchRefuses(options ...string) string {
+	c.t.Helper()
+	_, stderr, err := c.run(strings.NewReader("#!/bin/bash\ntrue\n"), stack.ContainerSlurmctld, append([]string{"sbatch", "--parsable"}, options...)...)
+	require.Error(c.t, err, "%v", options)
+	return stderr
 }
 
 // records are the nodes that slurmctld knows, with their states.
