@@ -133,6 +133,7 @@ func runBridge(c *urfave.Context) error {
 	b = bridge.New(bridge.Config{
 		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, Version: c.App.Version,
 		Engine: powersave.Config{BadHardware: reasons},
+		Others: func() []powersave.NodeSetCounts { return d.Counts() },
 	})
 	d = loop.New(loop.Config{
 		Slurm: slurm, Kubernetes: kube, Log: log.With("mode", "Dynamic"),

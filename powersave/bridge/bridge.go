@@ -64,6 +64,8 @@ type Config struct {
 	Log        *slog.Logger
 	Metrics    *Metrics // may be nil
 	Engine     powersave.Config
+	// Others returns the figures of NodeSets that the engine is not told of, for status and metrics. Nil: there are none.
+	Others func() []powersave.NodeSetCounts
 	// Parallel bounds the pods that are being created at once, and those that are being deleted. Default 64.
 	Parallel int
 	// ScanEvery is how often the spool is read without a poke. Default 2 s.
@@ -319,6 +321,7 @@ func (b *Bridge) Status(ctx context.Context) (json.RawMessage, error) {
 	})
 	select {
 	case st := <-got:
+		st.Engine.NodeSets = append(st.Engine.NodeSets, b.others()...)
 		stats, err := b.Spool.Stats()
 		if err != nil {
 			b.Log.Warn("spool cannot be read", "error", err)
@@ -330,6 +333,13 @@ func (b *Bridge) Status(ctx context.Context) (json.RawMessage, error) {
 	}
 }
 
+func (b *Bridge) others() []powersave.NodeSetCounts {
+	if b.Others == nil {
+		return nil
+	}
+	return b.Others()
+}
+
 // publish writes NodeSet status that has changed, at most every statusPause.
 func (b *Bridge) publish(ctx context.Context) {
 	now := time.Now()
@@ -338,7 +348,7 @@ func (b *Bridge) publish(ctx context.Context) {
 	}
 	b.dirty, b.statusAt = false, now.Add(statusPause)
 	counts := b.engine.Counts()
-	b.Metrics.counts(counts, len(b.requests), len(b.gates))
+	b.Metrics.counts(slices.Concat(counts, b.others()), len(b.requests), len(b.gates))
 	if !b.lease.Leading {
 		clear(b.retries)
 		return

@@ -99,17 +99,22 @@ func (p *Planner) count(set string) (n int) {
 
 // offerings counts the pods of a NodeSet by offering.
 func (p *Planner) offerings(set string) map[string]int {
-	in := map[string]int{}
-	for _, n := range p.nodes {
-		switch {
-		case n.set != set:
-		case n.pod != nil:
-			in[n.pod.Offering]++
-		case n.creating:
-			in[n.attempt.Offering]++
+	if p.used == nil {
+		p.used = map[string]map[string]int{}
+		for name := range p.sets {
+			p.used[name] = map[string]int{}
+		}
+		for _, n := range p.nodes {
+			switch in := p.used[n.set]; {
+			case in == nil:
+			case n.pod != nil:
+				in[n.pod.Offering]++
+			case n.creating:
+				in[n.attempt.Offering]++
+			}
 		}
 	}
-	return in
+	return p.used[set]
 }
 
 // spare reports that the node could be made to serve: it is drained and has its pod, or a record and nothing else.
@@ -271,6 +276,7 @@ func (p *Planner) create(s *set, n *node) bool {
 	}
 	n.creating, n.attempt, n.tried, n.bootAt, n.goneRead = true, choice.Attempt, true, p.now, 0
 	n.strayAt = time.Time{}
+	p.used[s.Name][choice.Offering]++
 	p.do(CreatePod{Node: n.name, NodeSet: s.Name, Offering: choice.Offering, Generation: p.now.UnixNano()})
 	return !choice.Probe()
 }

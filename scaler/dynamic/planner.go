@@ -25,7 +25,8 @@ type Planner struct {
 	fresh   bool // the reading may be gone by to take something down
 	look    bool // this step has a new reading
 	named   map[string]string
-	notes   []Action // what Done has to report
+	used    map[string]map[string]int // what offerings counted in this step
+	notes   []Action                  // what Done has to report
 	out     []Action
 }
 
@@ -89,7 +90,7 @@ func New(cfg Config) *Planner {
 
 // Step looks at what there is, and returns what is to be done about it. now must not go backwards.
 func (p *Planner) Step(now time.Time, f Facts) []Action {
-	p.now, p.facts, p.out, p.notes = now, &f, p.notes, nil
+	p.now, p.facts, p.out, p.notes, p.used = now, &f, p.notes, nil, nil
 	p.takeSets()
 	p.takePods()
 	p.takeReading()

@@ -334,3 +334,24 @@ func TestNamesRemoved(t *testing.T) {
 	assert.Len(t, w.pods, 2)
 	assert.Empty(t, w.broken)
 }
+
+func BenchmarkStep(b *testing.B) {
+	w := newWorld("dyn-[0-4999]", 5000)
+	w.seconds(5)
+	if len(w.records) != 5000 {
+		b.Fatal(len(w.records))
+	}
+	for range 1000 {
+		w.submit(1)
+	}
+	f := Facts{Sets: w.sets, Asked: w.asked}
+	for _, p := range w.pods {
+		f.Pods = append(f.Pods, *p)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		r := w.read()
+		f.Slurm, f.Asked = r, r.Number
+		w.planner.Step(w.now, f)
+	}
+}

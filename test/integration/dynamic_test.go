@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
 
 // Nodes that register themselves: none at first, as many as pending jobs need, and none again.
@@ -136,4 +137,32 @@ func (c *cluster) scale(nodeSet string, replicas int) {
 	c.t.Helper()
 	require.NoError(c.t, c.tide.SlurmtideV1alpha1().RESTClient().Patch(types.MergePatchType).Namespace(c.ns).Resource("nodesets").Name(nodeSet).
 		SubResource("scale").Body(fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)).Do(c.ctx).Error())
+}
+
+// Somebody takes the pod of a running job away: the job is requeued long before SlurmdTimeout (300 s), and runs on another node.
+func TestDynamicPodLost(t *testing.T) {
+	forEachVersion(t, func(t *testing.T, version string) {
+		c := deploy(t, "dynlost", version, stack.Options{
+			NodeLines:      []string{"NodeSet=dyn Feature=dyn"},
+			PartitionLines: []string{"PartitionName=dyn Nodes=dyn Default=YES"},
+			ExtraConf:      []string{"MaxNodeCount=32", "SuspendExcStates=DYNAMIC_NORM"},
+			BridgeArgs:     []string{"--select-type-parameters=CR_Core"},
+		}, nodeSet{name: "dyn", nodes: "dyn-[0-3]", dynamic: true})
+		id := c.sbatch("sleep 60", "-c2")
+		c.waitJob(id, "RUNNING")
+		node := c.jobField(id, "NodeList")
+		uid := c.slurmdPods()[node].UID
+		c.eventually("the pod to be marked", func() (bool, string) { return c.slurmdPods()[node].Labels[v1alpha1.LabelBusy] == "true", "" })
+		lost := time.Now()
+		require.NoError(t, c.kube.CoreV1().Pods(c.ns).Delete(c.ctx, node, metav1.DeleteOptions{}))
+		c.eventually("the job to be requeued", func() (bool, string) {
+			r := c.jobField(id, "Restarts")
+			return r == "1", r + " " + c.jobField(id, "JobState")
+		})
+		t.Logf("requeued %v after its pod was deleted", time.Since(lost).Round(time.Second))
+		c.waitJob(id, "RUNNING")
+		assert.NotEqual(t, uid, c.slurmdPods()[c.jobField(id, "NodeList")].UID)
+		c.slurm("scancel", id)
+		c.waitNothing()
+	})
 }

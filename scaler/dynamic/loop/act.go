@@ -141,6 +141,19 @@ func outcome(err error) (o dynamic.Outcome) {
 	return o
 }
 
+// Counts are the figures of the NodeSets of mode Dynamic, by name; none while another bridge leads.
+func (l *Loop) Counts() []powersave.NodeSetCounts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts
+}
+
+func (l *Loop) show(counts []powersave.NodeSetCounts) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts = counts
+}
+
 // publish writes the status of NodeSets that has changed.
 func (l *Loop) publish(ctx context.Context, now time.Time) {
 	if l.reading == nil || now.Before(l.statusAt) {
@@ -148,6 +161,7 @@ func (l *Loop) publish(ctx context.Context, now time.Time) {
 	}
 	l.statusAt = now.Add(statusPause)
 	counts := l.planner.Counts()
+	l.show(counts)
 	for _, c := range counts {
 		if l.writing[c.Name] || reflect.DeepEqual(l.sent[c.Name], c) {
 			continue

@@ -101,6 +101,9 @@ type Loop struct {
 	sent       map[string]powersave.NodeSetCounts
 	writing    map[string]bool
 	statusAt   time.Time
+
+	mu     sync.Mutex
+	counts []powersave.NodeSetCounts
 }
 
 // New returns a Loop; Run starts it.
@@ -239,6 +242,7 @@ func (l *Loop) Lead(leading bool) {
 			return
 		}
 		l.leading, l.planner = leading, nil
+		l.show(nil)
 		clear(l.sent)
 		l.start()
 	})
