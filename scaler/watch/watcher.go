@@ -85,6 +85,8 @@ type Watcher struct {
 	slow    time.Duration // what reading everything took
 	failed  error         // why the last look failed
 	extras  map[string]*extra
+	asking  string    // what Slurm is being asked for; empty: nothing
+	asked   time.Time // since when
 }
 
 type extra struct {
@@ -127,14 +129,22 @@ func (w *Watcher) Latest() (Figures, error) {
 
 func (w *Watcher) latest() (Figures, error) {
 	if w.figures == nil {
-		return Figures{}, &NotReadError{Cause: w.failed}
+		return Figures{}, &NotReadError{Cause: w.cause()}
 	}
 	if age := w.cfg.Now().Sub(w.seen); age > max(w.cfg.MaxAge, 3*w.slow) {
-		return Figures{}, &NotReadError{Last: w.seen, Age: age, Cause: w.failed}
+		return Figures{}, &NotReadError{Last: w.seen, Age: age, Cause: w.cause()}
 	}
 	f := *w.figures
 	f.Read = w.seen
 	return f, nil
+}
+
+// cause is why there are no figures. It needs w.mu.
+func (w *Watcher) cause() error {
+	if w.failed != nil || w.asking == "" {
+		return w.failed
+	}
+	return fmt.Errorf("slurmrestd has not answered for %v (%s)", w.cfg.Now().Sub(w.asked).Round(time.Second), w.asking)
 }
 
 // Changed returns a channel that is closed when Latest may have something new to say, an error perhaps. Get it before
@@ -341,7 +351,9 @@ func (r *reader) readJobs(ctx context.Context) (bool, error) {
 	if start.Sub(r.allAt) >= cfg.AllEvery {
 		since = time.Time{}
 	}
+	r.w.ask("jobs")
 	jobs, at, err := cfg.Queue.QueueJobs(ctx, since)
+	r.w.ask("")
 	took := cfg.Now().Sub(start)
 	what := "jobs"
 	if err == nil && at.IsZero() {
@@ -366,9 +378,18 @@ func (r *reader) readJobs(ctx context.Context) (bool, error) {
 
 func timed[T any](w *Watcher, what string, read func() (T, error)) (T, error) {
 	start := w.cfg.Now()
+	w.ask(what)
 	v, err := read()
+	w.ask("")
 	w.cfg.OnRead(what, w.cfg.Now().Sub(start), err)
 	return v, err
+}
+
+// ask notes what Slurm is being asked for.
+func (w *Watcher) ask(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asking, w.asked = what, w.cfg.Now()
 }
 
 // restAfter is when the next read may be, after one that took d: not so late that figures would be too old.

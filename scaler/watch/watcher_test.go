@@ -38,7 +38,12 @@ func (s *slurm) ask(what string) error {
 	return s.fails
 }
 
-func (s *slurm) take() { time.Sleep(s.takes) }
+func (s *slurm) take() {
+	s.mu.Lock()
+	d := s.takes
+	s.mu.Unlock()
+	time.Sleep(d)
+}
 
 func (s *slurm) QueuePartitions(context.Context) ([]scaler.Partition, error) {
 	return []scaler.Partition{{Name: "cpu"}, {Name: "other"}}, s.ask("partitions")
@@ -257,6 +262,25 @@ func TestNeverRead(t *testing.T) {
 		require.EqualError(t, err, "Slurm's queue has not been read yet: refused")
 		_, err = w.With(t.Context(), scaler.NodeSet{Name: "x"})
 		require.EqualError(t, err, "Slurm's queue has not been read yet: refused")
+	})
+}
+
+// A read that hangs is named.
+func TestHanging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ns := cluster()
+		w := start(t, s, ns)
+		time.Sleep(2 * time.Second)
+		s.mu.Lock()
+		s.takes = 5 * time.Minute
+		s.mu.Unlock()
+		time.Sleep(40 * time.Second)
+		_, err := w.Latest()
+		require.Error(t, err)
+		assert.Regexp(t, `^Slurm's queue was last read \d+s ago: slurmrestd has not answered for \d+s \(nodes\)$`, err.Error())
+		time.Sleep(20 * time.Minute)
+		_, err = w.Latest()
+		require.NoError(t, err, "reads that take long make figures good for longer")
 	})
 }
 
