@@ -61,4 +61,32 @@
 //		file.Add("PartitionName=cpu Nodes=cpu[0-9]"),
 //	)
 //	os.WriteFile(path, []byte(file.String()), 0o644)
+//
+// ReadConfig reads a file with all that it includes. Check tells what a Slurm of some version would refuse, or understand
+// otherwise than it looks, each with its place and what to do. Cluster gives the values, as slurmctld understands them:
+//
+//	config, err := slurmconf.ReadConfig("/etc/slurm/slurm.conf", nil)
+//	if err != nil {
+//		return err // Slurm could not read it, either
+//	}
+//	for _, problem := range config.Check(slurmconf.SlurmConf, slurmconf.Version{Major: 26, Minor: 5}) {
+//		fmt.Println(problem) // slurm.conf:4:1: "ResumeTimout" is no key of slurm.conf in Slurm 26.05; is ResumeTimeout meant?
+//	}
+//	cluster, err := config.Cluster(slurmconf.Version{Major: 26, Minor: 5})
+//	if err != nil {
+//		return err // the problems that are no warnings
+//	}
+//	cluster.ResumeTimeout.V        // 5m0s
+//	cluster.ResumeTimeout.Position // /etc/slurm/slurm.conf:12:1; with IsSet false it is Slurm's default
+//	cluster.Nodes[0].CPUs.V        // with NodeName=DEFAULT applied, and what Slurm infers
+//
+// # What Slurm makes of duplicates and operators
+//
+// Of an option that stands twice the last one counts, also when one of them is in an included file. Prolog, Epilog, PrologSlurmctld,
+// EpilogSlurmctld, SlurmctldHost and all that begins a line with fields (NodeName, PartitionName, ...) are lists: each line adds to
+// them. A second line for a partition or a node keeps slurmctld from starting. Values of NodeName=DEFAULT hold for the lines behind it,
+// field by field; those that a later DEFAULT does not name stay.
+//
+// Slurm's parser knows +=, -=, *= and /=, but Slurm 24.11 to 26.05 do not use them: SlurmctldParameters+=a is SlurmctldParameters=a.
+// To add to a list use AddWords.
 package slurmconf

@@ -53,3 +53,34 @@ func ExampleParseResumeFile() {
 	// 7 n[1-2] of n[1-3]
 	// jobs[0] (job 7).priority: want a number from 0 to 4294967295, found "high"
 }
+
+func ExampleFile_AddWords() {
+	file, err := slurmconf.ParseFile("slurm.conf", []byte("# ours\nSlurmctldParameters=enable_configless # see the wiki\n"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := file.AddWords("SlurmctldParameters", "power_save_interval=0"); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Print(file)
+	// Output:
+	// # ours
+	// SlurmctldParameters=enable_configless,power_save_interval=0 # see the wiki
+}
+
+func ExampleConfig_Check() {
+	config, err := slurmconf.ReadConfig("slurm.conf", func(string) ([]byte, error) {
+		return []byte("ClusterName=c\nSlurmctldHost=h\nResumeTimout=300\nSuspendTimeout=060\n"), nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, problem := range config.Check(slurmconf.SlurmConf, slurmconf.Version{Major: 24, Minor: 11}) {
+		fmt.Println(problem)
+	}
+	// Output:
+	// slurm.conf:3:1: "ResumeTimout" is no key of slurm.conf in Slurm 24.11; is ResumeTimeout meant?
+	// slurm.conf:4:16: Slurm reads SuspendTimeout=060 as 48; write 48
+}
