@@ -63,6 +63,7 @@ type FloorCounts struct {
 const (
 	renewUnknown = 10 * time.Second // how often idle time is renewed while SuspendTime is not known
 	renewShare   = 4                // and else: so often within SuspendTime
+	renewMost = 5 * time.Minute // slurmctld logs it, and tells slurmdbd, for each node
 	refusedFirst = 30 * time.Second // pause after slurmctld did not power up a single node
 	refusedMost  = 10 * time.Minute
 )
@@ -266,7 +267,7 @@ func (e *Engine) renewEvery() time.Duration {
 	if e.floors.suspendTime == 0 {
 		return renewUnknown
 	}
-	return min(max(e.floors.suspendTime/renewShare, time.Second), e.cfg.PollIdle)
+	return min(max(e.floors.suspendTime/renewShare, time.Second), renewMost)
 }
 
 // keepFloor does for one NodeSet what a complete read calls for; nodes are all of it, by name.
