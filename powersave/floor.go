@@ -63,7 +63,7 @@ type FloorCounts struct {
 const (
 	renewUnknown = 10 * time.Second // how often idle time is renewed while SuspendTime is not known
 	renewShare   = 4                // and else: so often within SuspendTime
-	renewMost = 5 * time.Minute // slurmctld logs it, and tells slurmdbd, for each node
+	renewMost    = 5 * time.Minute  // slurmctld logs it, and tells slurmdbd, for each node
 	refusedFirst = 30 * time.Second // pause after slurmctld did not power up a single node
 	refusedMost  = 10 * time.Minute
 )
@@ -456,6 +456,7 @@ func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
 			n.warm.ours = true
 			n.slurm.State |= NodePowerUp
 		default:
+			n.warm.ours = false // whoever stops it wants the node
 			n.slurm.State |= NodePowerDown
 		}
 		n.believe = e.reads.count // a read under way may not know it yet

@@ -1,0 +1,135 @@
+package powersave_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+// Whatever Slurm shows: what is asked of nodes for a floor is fit for what the read shows that it follows.
+func TestFloorAsksForWhatIsFit(t *testing.T) {
+	const nodes = 6
+	states := []powersave.NodeState{
+		powersave.NodeIdle | powersave.NodeCloud, powersave.NodeIdle | powersave.NodeCloud | powersave.NodePlanned,
+		powersave.NodeAllocated | powersave.NodeCloud, powersave.NodeMixed | powersave.NodeCloud, powersave.NodeIdle | powersave.NodeCompleting,
+		powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweredDown, powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweredDown,
+		powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweredDown | powersave.NodePowerUp, powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweringUp,
+		powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweringDown, powersave.NodeIdle | powersave.NodeCloud | powersave.NodePowerDown,
+		powersave.NodeIdle | powersave.NodeCloud | powersave.NodeDrain, powersave.NodeDown | powersave.NodeCloud,
+		powersave.NodeIdle | powersave.NodeCloud | powersave.NodeNotResponding, powersave.NodeIdle | powersave.NodeCloud | powersave.NodeMaintenance,
+	}
+	counts := map[powersave.StateChange]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		e := powersave.New(powersave.Config{Alone: true})
+		now := epoch
+		shown := map[string]powersave.SlurmNode{}
+		floor, most, lowered := 0, 0, 0 // lowered: by how much, since all was powered down for it
+		var names []string
+		for i := range nodes {
+			names = append(names, fmt.Sprintf("cpu-%d", i))
+		}
+		var pending []powersave.NodeUpdate
+		reading := false
+		var step func(powersave.Event)
+		step = func(ev powersave.Event) {
+			for _, a := range e.Step(now, ev) {
+				switch a := a.(type) {
+				case powersave.ReadSlurm:
+					reading = true
+				case powersave.UpdateNodes:
+					u := a.Update
+					if u.State != powersave.StatePowerUp && u.State != powersave.StatePowerDown && u.State != powersave.StateRenew {
+						continue
+					}
+					counts[u.State]++
+					pending = append(pending, u)
+					on, busy := 0, 0
+					for _, s := range shown {
+						if !s.State.Any(powersave.NodePoweredDown) || s.State.Any(powersave.NodePowerUp) {
+							on++
+						}
+						if s.State.Any(powersave.NodeAllocated | powersave.NodeMixed) {
+							busy++
+						}
+					}
+					for _, n := range u.Nodes {
+						s := shown[n]
+						switch u.State {
+						case powersave.StatePowerUp:
+							require.True(t, s.State.Has(powersave.NodePoweredDown) && !s.State.Any(powersave.NodePowerUp|powersave.NodeDrain), "power up %s: %s", n, s.State)
+							require.NotEqual(t, "mine", s.Reason)
+						case powersave.StatePowerDown:
+							require.True(t, s.PlainlyIdle() && !s.State.Any(powersave.NodePlanned), "power down %s: %s", n, s.State)
+							lowered--
+						default:
+							require.True(t, s.PlainlyIdle(), "renew %s: %s", n, s.State)
+						}
+					}
+					switch u.State {
+					case powersave.StatePowerUp:
+						require.True(t, most == 0 || on+len(u.Nodes) <= most, "%d on, %d more, at most %d", on, len(u.Nodes), most)
+						require.LessOrEqual(t, busy+len(u.Nodes), floor)
+					case powersave.StatePowerDown:
+						require.GreaterOrEqual(t, lowered, 0, "only what was lowered is powered down")
+					default:
+						require.LessOrEqual(t, busy+len(u.Nodes), floor)
+					}
+				}
+			}
+		}
+		set := func() {
+			list := slurmconf.NewHostlist(names...)
+			step(powersave.NodeSetsRead{NodeSets: []powersave.NodeSet{{Name: "cpu", Nodes: list, Floor: floor, MaxPoweredUp: most}}})
+		}
+		set()
+		step(powersave.PodsRead{})
+		for range rapid.IntRange(10, 60).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond)
+			switch rapid.SampledFrom([]string{"read", "answer", "floor", "read", "answer", "read", "answer"}).Draw(t, "what") {
+			case "floor":
+				before := floor
+				floor = rapid.IntRange(0, nodes+1).Draw(t, "floor")
+				most = rapid.SampledFrom([]int{0, 0, 3, 5}).Draw(t, "most")
+				lowered = max(lowered+before-floor, 0)
+				set()
+			case "answer":
+				if len(pending) == 0 {
+					continue
+				}
+				u := pending[0]
+				pending = slices.Delete(pending, 0, 1)
+				err := rapid.SampledFrom([]string{"", "", "no"}).Draw(t, "err")
+				if err != "" && u.State == powersave.StatePowerDown {
+					lowered += len(u.Nodes)
+				}
+				step(powersave.NodesUpdated{Update: u, Err: err})
+			default:
+				step(powersave.Tick{})
+				if !reading {
+					continue
+				}
+				reading = false
+				read := powersave.SlurmRead{Complete: true}
+				for _, n := range names {
+					if _, seen := shown[n]; !seen || rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "changes") {
+						shown[n] = powersave.SlurmNode{
+							Name: n, State: rapid.SampledFrom(states).Draw(t, n), Reason: rapid.SampledFrom([]string{"", "", "", "", "mine"}).Draw(t, "reason"),
+						}
+					}
+					read.Nodes = append(read.Nodes, shown[n])
+				}
+				step(read)
+			}
+		}
+	})
+	for _, c := range []powersave.StateChange{powersave.StatePowerUp, powersave.StatePowerDown, powersave.StateRenew} {
+		require.NotZero(t, counts[c], "%s never came", c)
+	}
+}
