@@ -274,6 +274,7 @@ func (e *Engine) bootDone(n *node) {
 			e.history = slices.Delete(e.history, 0, 1)
 		}
 		e.history = append(e.history, done)
+		e.learnBoot(done)
 		e.do(BootDone{done})
 	}
 	e.succeeded(n)

@@ -85,11 +85,12 @@ type Engine struct {
 	tending []*node                // to be updated at the end of this step
 	taints  []*taint               // hosts to be marked
 
-	rooms    rooms
-	floors   floors
-	breakers Breakers
-	counted  map[string]map[string]int // what inUse counted in this step
-	closed   map[string]closing        // NodeSets whose powered-down nodes are to stay out of Slurm's choice
+	rooms     rooms
+	floors    floors
+	bootTimes map[string]BootTimes // by NodeSet
+	breakers  Breakers
+	counted   map[string]map[string]int // what inUse counted in this step
+	closed    map[string]closing        // NodeSets whose powered-down nodes are to stay out of Slurm's choice
 	// closedRead is the complete read closed was worked out for; closedAgain asks for that once more.
 	closedRead  time.Time
 	closedAgain bool
@@ -186,6 +187,8 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		e.roomDropped(ev)
 	case HostTainted:
 		e.hostTainted(ev)
+	case WarmWished:
+		e.warmWished(ev)
 	case Leading:
 		e.lead(ev)
 	case GateOpened:
@@ -367,6 +370,7 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 		n.set = set
 		e.decide(n)
 	}
+	e.recallBoots(false)
 	if e.leading {
 		e.setFloors()
 	}

@@ -252,6 +252,7 @@ type NodeSet struct {
 	FloorWas           int           // as last carried out, says the object's status; looked at once
 	Windows            []FloorWindow // that raise the floor
 	MaxPoweredUp       int           // most nodes that are powered up without a job that asks; 0: no limit
+	BootTimes          BootTimes     // as last saved in the object's status
 	BackoffInitial     time.Duration // 0: default
 	BackoffMax         time.Duration // 0: default
 	// Breakers as last saved in the object's status; looked at once, when the NodeSet is new to the engine.

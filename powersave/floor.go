@@ -58,6 +58,10 @@ type FloorCounts struct {
 	Held   int       `json:"held"`          // nodes that serve, at most Wanted
 	Why    Shortfall `json:"why,omitempty"` // when Held is less
 	Text   string    `json:"text,omitempty"`
+	// Ahead is how many nodes are to be up, beside those in use, for jobs that are yet to start (WarmWished), at least; AheadText
+	// why they cannot.
+	Ahead     int    `json:"ahead,omitempty"`
+	AheadText string `json:"aheadText,omitempty"`
 }
 
 const (
@@ -76,6 +80,7 @@ type floors struct {
 	read        int               // number of the complete read that was acted on last
 	from        int               // reads asked for before a floor changed: only later ones are acted on
 	windowsAt   time.Time         // when a window opens or closes next
+	wishes      map[string]WarmWish
 }
 
 // floor is kept while a NodeSet has one, and until the nodes that were up for it have gone.
@@ -85,6 +90,9 @@ type floor struct {
 	why  Shortfall
 	text string
 	told Shortfall
+
+	wish     shortOf // why a wish is not met
+	wishTold Shortfall
 
 	// slurmctld refuses to power up any node of a request when all would be more than MaxPoweredUpNodes: then fewer are asked for.
 	most    int // 0: no limit
@@ -190,17 +198,18 @@ func (e *Engine) setFloors() {
 			f.of[name] = have
 		}
 		f.from = e.reads.count
-		*have = floor{want: want, was: have.was, told: have.told, why: FloorUnread, text: "Slurm has not been read since the floor was set"}
+		*have = floor{want: want, was: have.was, told: have.told, wishTold: have.wishTold, why: FloorUnread, text: "Slurm has not been read since the floor was set"}
 		e.reads.wantComplete(e.now)
 	}
 	gone := func(name string) bool { _, there := e.sets[name]; return !there }
 	maps.DeleteFunc(f.of, func(name string, _ *floor) bool { return gone(name) })
+	maps.DeleteFunc(f.wishes, func(name string, _ WarmWish) bool { return gone(name) })
 	maps.DeleteFunc(f.known, func(name, _ string) bool { return gone(name) })
 }
 
 // dropFloors forgets them: another bridge leads, or did.
 func (e *Engine) dropFloors() {
-	e.floors.of, e.floors.known = nil, nil
+	e.floors.of, e.floors.known, e.floors.wishes = nil, nil, nil
 	for _, n := range e.nodes {
 		n.warm = warm{}
 	}
@@ -215,6 +224,11 @@ func (e *Engine) floorsDue() time.Time {
 	for _, f := range e.floors.of {
 		if !f.retryAt.IsZero() && (due.IsZero() || f.retryAt.Before(due)) {
 			due = f.retryAt
+		}
+	}
+	for _, w := range e.floors.wishes {
+		if due.IsZero() || w.Until.Before(due) {
+			due = w.Until
 		}
 	}
 	if !e.leading {
@@ -232,6 +246,7 @@ func (e *Engine) keepFloors() {
 	if !f.windowsAt.IsZero() && !f.windowsAt.After(e.now) {
 		e.setFloors()
 	}
+	e.endWishes()
 	if len(f.of) == 0 || !e.podsRead || e.reads.complete.IsZero() {
 		return
 	}
@@ -273,7 +288,7 @@ func (e *Engine) renewEvery() time.Duration {
 // keepFloor does for one NodeSet what a complete read calls for; nodes are all of it, by name.
 func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 	var idle, off []*node
-	up, on, ours := 0, 0, 0
+	up, on, ours, busy := 0, 0, 0, 0
 	f.closed = 0
 	for _, n := range nodes {
 		stand := n.stand()
@@ -291,6 +306,9 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 			}
 		case standsUp:
 			up++
+			if n.slurm.State.Any(inUse) {
+				busy++
+			}
 			n.warm.renewed = time.Time{}
 		case standsIdle:
 			idle = append(idle, n)
@@ -316,17 +334,23 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 		}
 	}
 	f.was = 0
-	hold := idle[:min(len(idle), max(f.want-up, 0))]
-	for _, n := range hold {
+	for _, n := range idle[:min(len(idle), max(f.want-up, 0))] {
 		if !n.warm.ours {
 			n.warm.ours = true
 			ours++
 		}
 	}
+	wish := e.floors.wishes[set.Name]
+	all := f.want
+	if wish.Nodes > 0 {
+		all = max(all, busy+wish.Nodes)
+		slices.SortStableFunc(off, wish.named())
+	}
+	hold, rest := holdFor(idle, f.want-up, all-up, wish)
 	e.renew(hold)
-	e.lower(idle[len(hold):], ours-f.want)
-	e.raise(f, set, len(nodes), f.want-up-len(idle), on, off)
-	if f.want == 0 && ours == 0 && !slices.ContainsFunc(nodes, func(n *node) bool { return n.warm.ask != StateNone }) {
+	e.lower(rest, ours-f.want)
+	e.raise(f, set, lacking{all: all, total: len(nodes), own: f.want - up - len(idle), lacks: all - up - len(idle), on: on}, off)
+	if f.want == 0 && ours == 0 && wish.Nodes == 0 && !slices.ContainsFunc(nodes, func(n *node) bool { return n.warm.ask != StateNone }) {
 		delete(e.floors.of, set.Name)
 		for _, n := range nodes {
 			n.warm = warm{}
@@ -372,8 +396,16 @@ func (e *Engine) lower(idle []*node, surplus int) {
 	}
 }
 
+// lacking is what keepFloor has counted.
+type lacking struct {
+	all, total int // nodes that are to be up, with those of a wish; the NodeSet has
+	own, lacks int // that are missing, without and with a wish's
+	on         int // nodes that Slurm does not show powered down
+}
+
 // raise powers up what the floor lacks, and notes why it cannot.
-func (e *Engine) raise(f *floor, set NodeSet, total, lacks, on int, off []*node) {
+func (e *Engine) raise(f *floor, set NodeSet, l lacking, off []*node) {
+	lacks, on := l.lacks, l.on
 	off = slices.DeleteFunc(off, func(n *node) bool { return !n.mayPowerUp(e.now) })
 	choice, probes := e.breakers.choose(e.now, set, e.inUse(set.Name))
 	room := lacks
@@ -396,13 +428,13 @@ func (e *Engine) raise(f *floor, set NodeSet, total, lacks, on int, off []*node)
 		}
 	case room < lacks && ask == room:
 		f.why, f.text = FloorCapped, fmt.Sprintf("spec.maxPoweredUp is %d, and %d nodes are up", set.MaxPoweredUp, on+ask)
-	case ask < lacks && f.want > total:
-		f.why, f.text = FloorTooFew, fmt.Sprintf("%d nodes are wanted, the NodeSet has %d", f.want, total)
+	case ask < lacks && l.all > l.total:
+		f.why, f.text = FloorTooFew, fmt.Sprintf("%d nodes are wanted, the NodeSet has %d", l.all, l.total)
 	case ask < lacks && f.closed > 0:
 		f.why, f.text = FloorBackingOff, "nodes are being put back"
 	case ask < lacks:
 		f.why = FloorNoNodes
-		f.text = fmt.Sprintf("%d of %d nodes are wanted and cannot be powered up: see sinfo -R for those that are down or drained", lacks-ask, f.want)
+		f.text = fmt.Sprintf("%d of %d nodes are wanted and cannot be powered up: see sinfo -R for those that are down or drained", lacks-ask, l.all)
 	default:
 		f.why, f.text = FloorBooting, ""
 	}
@@ -412,6 +444,15 @@ func (e *Engine) raise(f *floor, set NodeSet, total, lacks, on int, off []*node)
 	if f.most > 0 && ask > 0 {
 		ask = min(ask, f.most)
 		f.why, f.text = FloorRefused, f.refusal
+	}
+	if f.wish = (shortOf{}); l.own <= 0 && lacks > 0 { // the wish alone lacks them
+		f.wish, f.why, f.text = shortOf{f.why, f.text}, FloorHeld, ""
+	}
+	if f.wish.why != f.wishTold && f.wish.why != FloorBooting {
+		f.wishTold = f.wish.why
+		if f.wish.why != FloorHeld {
+			e.do(Report{Level: Info, NodeSet: set.Name, Text: "nodes for jobs to come cannot be powered up: " + f.wish.text})
+		}
 	}
 	if f.why != f.told && f.why != FloorBooting {
 		f.told = f.why
@@ -428,89 +469,4 @@ func (e *Engine) raise(f *floor, set NodeSet, total, lacks, on int, off []*node)
 		names = append(names, n.name)
 	}
 	e.do(UpdateNodes{NodeUpdate{Nodes: names, State: StatePowerUp}})
-}
-
-// floorUpdated takes in the answer to an update of keepFloor; false: it is none.
-func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
-	var of *floor
-	for _, name := range u.Nodes {
-		n := e.nodes[name]
-		if n == nil || n.warm.ask == StateNone || n.warm.ask != u.State {
-			continue
-		}
-		n.warm.ask = StateNone
-		if of == nil {
-			of = e.floors.of[n.set]
-		}
-		if of == nil { // its NodeSet is gone
-			of = &floor{}
-		}
-		if err != "" {
-			continue
-		}
-		switch u.State {
-		case StateRenew:
-			n.warm.renewed = e.now
-			continue
-		case StatePowerUp:
-			n.warm.ours = true
-			n.slurm.State |= NodePowerUp
-		default:
-			n.warm.ours = false // whoever stops it wants the node
-			n.slurm.State |= NodePowerDown
-		}
-		n.believe = e.reads.count // a read under way may not know it yet
-	}
-	switch {
-	case of == nil:
-		return false
-	case u.State != StatePowerUp && err != "":
-		e.note(Warn, nil, "", u.String()+" failed: "+err)
-	case u.State == StatePowerDown:
-		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow))
-	case u.State != StatePowerUp:
-	case err == "":
-		of.tries = 0
-		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow))
-	case len(u.Nodes) > 1:
-		of.refusal, of.most = err, len(u.Nodes)/2
-		of.retryAt = e.now.Add(e.cfg.PollSlow)
-	default:
-		e.note(Warn, nil, "", u.String()+" failed: "+err)
-		of.refusal, of.most = err, 1
-		of.why, of.text = FloorRefused, err
-		of.retryAt = e.now.Add(backoff(refusedFirst, refusedMost, of.tries, uint64(len(u.Nodes[0]))))
-		of.tries++
-	}
-	return true
-}
-
-// floorCounts says how far the floors are.
-func (e *Engine) floorCounts(counts map[string]*NodeSetCounts) {
-	if len(e.floors.of) == 0 {
-		return
-	}
-	for name, f := range e.floors.of {
-		if c := counts[name]; c != nil {
-			c.Floor = &FloorCounts{Wanted: f.want, Why: f.why, Text: f.text}
-		}
-	}
-	for _, n := range e.nodes {
-		c := counts[n.set]
-		if c == nil || c.Floor == nil || !serving(n.slurm.State) {
-			continue
-		}
-		if stand := n.stand(); stand == standsIdle || stand == standsUp && n.boot == nil {
-			c.Floor.Held = min(c.Floor.Held+1, c.Floor.Wanted)
-		}
-	}
-	for _, c := range counts {
-		switch f := c.Floor; {
-		case f == nil:
-		case f.Held == f.Wanted:
-			f.Why, f.Text = FloorHeld, ""
-		case f.Why == FloorHeld:
-			f.Why = FloorBooting
-		}
-	}
 }

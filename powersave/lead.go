@@ -31,6 +31,7 @@ func (e *Engine) lead(ev Leading) {
 		for _, set := range e.sets {
 			e.breakers.takeOver(set.Breakers)
 		}
+		e.recallBoots(true)
 	}
 	for _, n := range e.nodes { // what was seen before may have been another's doing
 		n.strayAt, n.strayOK = time.Time{}, false

@@ -95,6 +95,8 @@ type NodeSetCounts struct {
 	// Breakers of the NodeSet and its offerings, as Breakers.Snapshot returns them; nil: not known.
 	Breakers []BreakerRecord `json:"breakers,omitempty"`
 	Floor    *FloorCounts    `json:"floor,omitempty"` // nil: it has none
+	// BootTimes of its newest boots.
+	BootTimes BootTimes `json:"bootTimes,omitempty"`
 }
 
 // Status is a picture of the Engine.
@@ -142,7 +144,7 @@ func (e *Engine) Status(now time.Time) Status {
 func (e *Engine) Counts() []NodeSetCounts {
 	counts := map[string]*NodeSetCounts{}
 	for name, s := range e.sets {
-		counts[name] = &NodeSetCounts{Name: name, Nodes: s.Nodes.Len(), Problem: s.Problem, Breakers: e.breakers.Snapshot(name)}
+		counts[name] = &NodeSetCounts{Name: name, Nodes: s.Nodes.Len(), Problem: s.Problem, Breakers: e.breakers.Snapshot(name), BootTimes: e.bootTimes[name]}
 	}
 	for _, n := range e.nodes {
 		c := counts[n.set]

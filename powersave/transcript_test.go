@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,6 +82,13 @@ func (p *player) run(f []string) []string {
 		return append([]string{"at " + p.now.Sub(epoch).String()}, p.step(powersave.Tick{})...)
 	case "status":
 		return p.status()
+	case "boot-times":
+		var out []string
+		for _, s := range p.engine.Counts() {
+			p95, known := s.BootTimes.P95()
+			out = append(out, fmt.Sprintf("%s: %v: 95%% within %v, %v", s.Name, []time.Duration(s.BootTimes), p95, known))
+		}
+		return out
 	case "marks":
 		p.marks = true
 		return nil
@@ -126,6 +134,10 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 					set.Floor = int(p.int(v))
 				case "was":
 					set.FloorWas = int(p.int(v))
+				case "boots":
+					for _, took := range strings.Split(v, ",") {
+						set.BootTimes = append(set.BootTimes, p.duration(took))
+					}
 				case "most":
 					set.MaxPoweredUp = int(p.int(v))
 				case "window": // replicas, every, for
@@ -290,6 +302,19 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 			}
 		}
 		require.FailNow(p.t, "nobody asked for that", args)
+	case "wish":
+		var ev powersave.WarmWished
+		for _, a := range args { // set=nodes:names/for
+			set, rest, _ := strings.Cut(a, "=")
+			rest, until, _ := strings.Cut(rest, "/")
+			nodes, names, _ := strings.Cut(rest, ":")
+			w := powersave.WarmWish{NodeSet: set, Nodes: int(p.int(nodes)), Until: p.now.Add(p.duration(until))}
+			if names != "" {
+				w.Names = slices.Collect(p.hostlist(names).All())
+			}
+			ev.Wishes = append(ev.Wishes, w)
+		}
+		return ev
 	case "leading":
 		return powersave.Leading{Leading: args[0] == "yes", Others: len(args) > 1}
 	case "gate-closed":
@@ -396,6 +421,9 @@ func (p *player) status() []string {
 		out = append(out, fmt.Sprintf("%s: %d nodes, %d up, %d booting, %d ready, %d failed, %d unknown", s.Name, s.Nodes, s.PoweredUp, s.Booting, s.Ready, s.Failed, s.Unknown))
 		if f := s.Floor; f != nil {
 			out = append(out, strings.TrimSpace(fmt.Sprintf("%s: floor %d of %d %s %s", s.Name, f.Held, f.Wanted, f.Why, f.Text)))
+			if f.Ahead > 0 {
+				out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %d for jobs to come %s", s.Name, f.Ahead, f.AheadText)))
+			}
 		}
 	}
 	for _, b := range st.Boots {

@@ -1,0 +1,97 @@
+package powersave
+
+// floorUpdated takes in the answer to an update of keepFloor; false: it is none.
+func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
+	var of *floor
+	ours := map[string]int{} // by NodeSet
+	if u.State == StatePowerUp && err == "" {
+		for _, n := range e.nodes {
+			if n.warm.ours {
+				ours[n.set]++
+			}
+		}
+	}
+	for _, name := range u.Nodes {
+		n := e.nodes[name]
+		if n == nil || n.warm.ask == StateNone || n.warm.ask != u.State {
+			continue
+		}
+		n.warm.ask = StateNone
+		if of == nil {
+			of = e.floors.of[n.set]
+		}
+		if of == nil { // its NodeSet is gone
+			of = &floor{}
+		}
+		if err != "" {
+			continue
+		}
+		switch u.State {
+		case StateRenew:
+			n.warm.renewed = e.now
+			continue
+		case StatePowerUp:
+			if f := e.floors.of[n.set]; f != nil && ours[n.set] < f.want { // those of a wish are Slurm's to power down
+				n.warm.ours = true
+				ours[n.set]++
+			}
+			n.slurm.State |= NodePowerUp
+		default:
+			n.warm.ours = false // whoever stops it wants the node
+			n.slurm.State |= NodePowerDown
+		}
+		n.believe = e.reads.count // a read under way may not know it yet
+	}
+	switch {
+	case of == nil:
+		return false
+	case u.State != StatePowerUp && err != "":
+		e.note(Warn, nil, "", u.String()+" failed: "+err)
+	case u.State == StatePowerDown:
+		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow))
+	case u.State != StatePowerUp:
+	case err == "":
+		of.tries = 0
+		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow))
+	case len(u.Nodes) > 1:
+		of.refusal, of.most = err, len(u.Nodes)/2
+		of.retryAt = e.now.Add(e.cfg.PollSlow)
+	default:
+		e.note(Warn, nil, "", u.String()+" failed: "+err)
+		of.refusal, of.most = err, 1
+		of.why, of.text = FloorRefused, err
+		of.retryAt = e.now.Add(backoff(refusedFirst, refusedMost, of.tries, uint64(len(u.Nodes[0]))))
+		of.tries++
+	}
+	return true
+}
+
+// floorCounts says how far the floors are.
+func (e *Engine) floorCounts(counts map[string]*NodeSetCounts) {
+	if len(e.floors.of) == 0 {
+		return
+	}
+	for name, f := range e.floors.of {
+		if c := counts[name]; c != nil {
+			c.Floor = &FloorCounts{Wanted: f.want, Why: f.why, Text: f.text, Ahead: e.floors.wishes[name].Nodes, AheadText: f.wish.text}
+		}
+	}
+	for _, n := range e.nodes {
+		c := counts[n.set]
+		if c == nil || c.Floor == nil || !serving(n.slurm.State) {
+			continue
+		}
+		if stand := n.stand(); stand == standsIdle || stand == standsUp && n.boot == nil {
+			c.Floor.Held = min(c.Floor.Held+1, c.Floor.Wanted)
+		}
+	}
+	for _, c := range counts {
+		switch f := c.Floor; {
+		case f == nil:
+		case f.Held == f.Wanted:
+			f.Why, f.Text = FloorHeld, ""
+		case f.Why == FloorHeld:
+			f.Why = FloorBooting
+		}
+	}
+}
