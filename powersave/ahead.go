@@ -141,3 +141,28 @@ func (e *Engine) recallBoots(anew bool) {
 		}
 	}
 }
+
+// LookAhead is what a NodeSet says of nodes for jobs that are yet to start. The Engine does not look at it: package scaler/ahead plans.
+type LookAhead struct {
+	MaxNodes      int // up for such jobs at once
+	MaxPerAccount int // 0: no limit
+	PerAccount    map[string]int
+	Lead          time.Duration // before the start; 0: what boots take
+	Sources       []string      // see scaler/ahead; nil: all
+}
+
+const (
+	leadUnknown = time.Minute
+	leadMargin  = 5 * time.Second // a second each for the wish, slurmctld's power saving and its scheduler, and then some
+)
+
+// LeadTime is how long before a job's start its nodes are to be powered up.
+func (l *LookAhead) LeadTime(boots BootTimes) time.Duration {
+	if l.Lead > 0 {
+		return l.Lead
+	}
+	if p95, known := boots.P95(); known {
+		return p95 + leadMargin
+	}
+	return leadUnknown
+}

@@ -256,7 +256,8 @@ type NodeSet struct {
 	BackoffInitial     time.Duration // 0: default
 	BackoffMax         time.Duration // 0: default
 	// Breakers as last saved in the object's status; looked at once, when the NodeSet is new to the engine.
-	Breakers []BreakerRecord
+	Breakers  []BreakerRecord
+	LookAhead *LookAhead // nil: nodes are not powered up before jobs have them
 	// Dynamic is set for mode Dynamic: its nodes have no power states, so the Engine is not told of it.
 	Dynamic *Dynamic
 }

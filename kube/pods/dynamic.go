@@ -73,6 +73,9 @@ func checkDynamic(spec *v1alpha1.NodeSetSpec) error {
 	if b := spec.Boot; b != nil && (b.Strategy != "" || b.TopologyKey != "" || b.ProvisioningRequest != nil) {
 		problems = append(problems, errors.New("spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud: remove them; in mode Dynamic no node is made for one job alone"))
 	}
+	if spec.LookAhead != nil {
+		problems = append(problems, errors.New("spec.lookAhead needs mode Cloud: remove it"))
+	}
 	if spec.ReplicaWindows != nil {
 		problems = append(problems, errors.New("spec.replicaWindows needs mode Cloud: remove it, or have an autoscaler write spec.replicas by schedule"))
 	}

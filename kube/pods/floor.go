@@ -74,6 +74,6 @@ func floorStatus(status *v1alpha1.NodeSetStatus, counts *powersave.FloorCounts) 
 	case counts.Wanted > 0:
 		reached.Reason, reached.Message = "Held", fmt.Sprintf("%d of %d nodes serve", counts.Held, counts.Wanted)
 	}
-	status.Floor = &v1alpha1.FloorStatus{Wanted: int32(counts.Wanted), Held: int32(counts.Held), Reason: string(counts.Why)}
+	status.Floor = &v1alpha1.FloorStatus{Wanted: int32(counts.Wanted), Held: int32(counts.Held), Reason: string(counts.Why), Ahead: int32(counts.Ahead)}
 	return []metav1.Condition{reached}
 }

@@ -83,7 +83,7 @@ func statusPatch(status *v1alpha1.NodeSetStatus) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"breaker", "offerings", "floor"} {
+	for _, name := range []string{"breaker", "offerings", "floor", "boots"} {
 		if fields[name] == nil {
 			fields[name] = nil
 		}
@@ -119,6 +119,7 @@ func (c *Client) newStatus(ns *v1alpha1.NodeSet, counts powersave.NodeSetCounts)
 		conditions = append(conditions, setBreakers(status, ns, &counts)...)
 	}
 	conditions = append(conditions, floorStatus(status, counts.Floor)...)
+	status.Boots = bootStatus(counts.BootTimes)
 	for _, condition := range conditions {
 		condition.ObservedGeneration = ns.Generation
 		condition.LastTransitionTime = metav1.NewTime(c.opts.Now())

@@ -55,6 +55,9 @@ func TestValidateOne(t *testing.T) {
 		"mode Dynamic, suspend timeout": {func(s *v1alpha1.NodeSetSpec) {
 			s.Mode, s.Suspend = v1alpha1.ModeDynamic, &v1alpha1.SuspendPolicy{Timeout: hours(1)}
 		}, "spec.suspend.timeout is not supported"},
+		"mode Dynamic, look-ahead": {func(s *v1alpha1.NodeSetSpec) {
+			s.Mode, s.LookAhead = v1alpha1.ModeDynamic, &v1alpha1.LookAhead{MaxNodes: 1}
+		}, "spec.lookAhead needs mode Cloud"},
 		"mode Dynamic, windows": {func(s *v1alpha1.NodeSetSpec) {
 			s.Mode, s.ReplicaWindows = v1alpha1.ModeDynamic, []v1alpha1.ReplicaWindow{{Start: "0 1 * * *", Duration: *hours(1), Replicas: 1}}
 		}, "spec.replicaWindows needs mode Cloud"},
