@@ -203,7 +203,7 @@ func (b *demandBench) copies() map[string]*scaler.Snapshot {
 	return all
 }
 
-// submit runs scripts for some copies, and returns the numbers of the jobs that are held then, in slurmctld's order.
+// submit runs scripts for some copies.
 func (b *demandBench) submit(scripts map[string]string) {
 	var all strings.Builder
 	for _, c := range slices.Sorted(maps.Keys(scripts)) {

@@ -72,7 +72,7 @@ func (b *bench) queue(version string, jobs int) (queueCost, error) {
 	if err != nil {
 		return c, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	token := slurmrest.KeyFile{Path: filepath.Join(dir, "key"), User: "slurm"}
 	if err := os.WriteFile(token.Path, key, 0o600); err != nil {
 		return c, err
@@ -84,7 +84,7 @@ func (b *bench) queue(version string, jobs int) (queueCost, error) {
 		return c, err
 	}
 	seen := &keeper{}
-	client, err := slurmrest.Dial(b.ctx, slurmrest.Config{Server: "http://" + address, Token: token, Timeout: time.Minute, Transport: seen})
+	client, err := slurmrest.Dial(b.ctx, slurmrest.Config{Server: "http://" + address, Token: token, Timeout: 3 * time.Minute, Transport: seen})
 	if err != nil {
 		return c, err
 	}
