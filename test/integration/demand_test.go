@@ -408,8 +408,8 @@ func (b *demandBench) compare(all *tally, queue int, q drawnQueue, before, after
 			continue
 		}
 		missing := b.missing(r, after[name])
-		switch {
-		case what == exact:
+		switch what {
+		case exact:
 			counted := 0
 			for _, j := range r.Jobs {
 				counted += j.Counted
