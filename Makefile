@@ -38,7 +38,7 @@ test: vet lint unit simulate localcluster-unit fuzz verify-generated localcluste
 vet: ## go vet, with every build tag
 	$(GO) vet ./...
 	$(GO) vet -tags integration ./...
-	$(GO) vet -tags integration,load,faults ./test/... ./powersave/bridge
+	$(GO) vet -tags integration,load,faults,keda ./test/... ./powersave/bridge
 	$(GO) vet -tags mutants ./powersave/sim
 
 .PHONY: lint
@@ -86,6 +86,10 @@ test-demand: ## 200 made-up queues before real slurmctlds of both versions: do t
 .PHONY: test-load
 test-load: ## 1,000 start gates waiting at once, both Slurm versions
 	TAGS=integration,load RUN=TestManyGates hack/integration.sh
+
+.PHONY: e2e-keda
+e2e-keda: ## the real KEDA scales by Slurm's queue; builds KEDA once (see hack/keda/README.md)
+	NAME=$${NAME:-slurmtide-keda} TAGS=integration,keda RUN=TestKEDA hack/integration.sh
 
 ##@ Benchmarks
 

@@ -9,6 +9,7 @@
 #   TAGS=integration,load    larger tests
 #   QUEUES=200               of TestDemand, 12 otherwise
 #   TAGS=integration,faults  longer tests, of faults
+#   TAGS=integration,keda    tests with the real KEDA (make e2e-keda)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=${NAME:-slurmtide-test}
@@ -56,5 +57,10 @@ KUBECONFIG=$("${cluster[@]}" kubeconfig)
 export KUBECONFIG LOCALCLUSTER=$name
 step "CRDs"
 "${cluster[@]}" kubectl apply --server-side -f helm/slurmtide-crds/templates/ -f test/integration/testdata/
+case ${TAGS:-} in *keda*)
+	step "KEDA"
+	hack/keda/install.sh "$name"
+	;;
+esac
 step "tests"
 hack/gotest.sh -tags "${TAGS:-integration}" -count=1 -p 1 -parallel "${PARALLEL:-6}" -timeout 45m ${RUN:+-run "$RUN"} ./kube/... ./hack/stack/... ./test/...
