@@ -57,7 +57,7 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "pod-service", Usage: "headless service that gives the pods DNS names"},
 			&urfave.StringFlag{Name: "host-taint", Value: pods.DefaultHostTaint, Usage: "key[=value]:Effect, put on the Kubernetes node under a Slurm node that is drained for bad hardware; empty: none is"},
 			&urfave.StringFlag{Name: "host-taint-reason", Value: badHardware, Usage: "regular expression: reasons that tell of bad hardware"},
-			&urfave.StringFlag{Name: "select-type-parameters", EnvVars: []string{"SLURMTIDE_SELECT_TYPE_PARAMETERS"}, Usage: "SelectTypeParameters of slurm.conf, as in \"scontrol show config\": what pending jobs need of nodes of mode Dynamic depends on it (default: Slurm's, CR_Core_Memory)"},
+			&urfave.StringFlag{Name: "select-type-parameters", EnvVars: []string{"SLURMTIDE_SELECT_TYPE_PARAMETERS"}, Usage: "SelectTypeParameters of slurm.conf, for NodeSets of mode Dynamic, where slurmrestd does not tell, before 26.05 (default: CR_Core_Memory)"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
 			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
@@ -137,7 +137,7 @@ func runBridge(c *urfave.Context) error {
 	})
 	d = loop.New(loop.Config{
 		Slurm: slurm, Kubernetes: kube, Log: log.With("mode", "Dynamic"),
-		Plan: dynamic.Config{Owner: "slurmtide: NodeSet " + c.String("namespace") + "/", Options: scaler.Options{Select: selects}},
+		Plan: dynamic.Config{Owner: "slurmtide: NodeSet " + c.String("namespace") + "/"}, Options: scaler.Options{Select: selects},
 	})
 	parts := []func(context.Context) error{
 		b.Run,

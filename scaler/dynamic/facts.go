@@ -23,8 +23,6 @@ type Config struct {
 	Sightings time.Duration
 	// SilentFor is how long a node with a pod may not respond before it is given up. Default 1 min.
 	SilentFor time.Duration
-	// Options for scaler.Demand.
-	Options scaler.Options
 }
 
 // Facts is what there is.
@@ -45,7 +43,7 @@ type Facts struct {
 type Reading struct {
 	Number   int       // of the reads begun
 	Answered time.Time // when it was complete
-	// Queue has jobs, partitions and nodes; no NodeSets.
+	// Queue has jobs, partitions, nodes and options; no NodeSets.
 	Queue scaler.Snapshot
 	// Records are all nodes. They are read before the jobs, so that a job that has begun meanwhile is seen.
 	Records []powersave.SlurmNode

@@ -136,7 +136,6 @@ func (n *node) taken() bool {
 // demand reckons what the pending jobs need, with what exists as it is now.
 func (p *Planner) demand(sets []string) map[string]scaler.NodeSetDemand {
 	s := p.facts.Slurm.Queue
-	s.Options = p.cfg.Options
 	s.NodeSets = nil
 	var cloud []powersave.NodeSet
 	for _, set := range p.facts.Sets {

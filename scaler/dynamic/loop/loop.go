@@ -22,6 +22,8 @@ type Slurm interface {
 	// Records returns all nodes, twice over: for the planner and for scaler.Demand.
 	Records(context.Context) ([]powersave.SlurmNode, []scaler.Node, error)
 	QueuePartitions(context.Context) ([]scaler.Partition, error)
+	// Select reads how slurmctld hands out nodes; told is false if it does not tell.
+	Select(context.Context) (s scaler.Select, told bool, err error)
 	// QueueJobs reads all jobs if any changed since the time returned by an earlier call, or in any case if that is
 	// zero. It returns Slurm's time of the answer; zero: nothing changed.
 	QueueJobs(ctx context.Context, since time.Time) ([]scaler.Job, time.Time, error)
@@ -49,6 +51,8 @@ type Config struct {
 	Kubernetes Kubernetes
 	Log        *slog.Logger
 	Plan       dynamic.Config
+	// Options for scaler.Demand. What Slurm itself tells of them goes before.
+	Options scaler.Options
 	// Parallel bounds the pods that are being created at once, and those that are being deleted. Default 64.
 	Parallel int
 	// Every is the time between two looks whether the queue has changed, and between two reads while something is in hand. Default 500 ms.
@@ -93,7 +97,8 @@ type Loop struct {
 	since      time.Time // of jobs, as QueueJobs returned it
 	partitions []scaler.Partition
 	partsAt    time.Time
-	readAt     time.Time // end of the newest complete read
+	options    *scaler.Options // nil: not read yet
+	readAt     time.Time       // end of the newest complete read
 	nextRead   time.Time
 	lastErr    string
 	dirty      bool
@@ -241,7 +246,7 @@ func (l *Loop) Lead(leading bool) {
 		if l.leading == leading {
 			return
 		}
-		l.leading, l.planner = leading, nil
+		l.leading, l.planner, l.options = leading, nil, nil
 		l.show(nil)
 		clear(l.sent)
 		l.start()
@@ -271,7 +276,7 @@ func (l *Loop) read(ctx context.Context, now time.Time) {
 	l.asked++
 	number, epoch := l.asked, l.epoch
 	whole := l.reading == nil || l.planner.Hurry() || now.Sub(l.readAt) >= l.ReadEvery
-	since, partitions := l.since, l.partitions
+	since, partitions, options := l.since, l.partitions, l.options
 	if now.Sub(l.partsAt) >= partitionsEach {
 		partitions = nil
 	}
@@ -279,7 +284,7 @@ func (l *Loop) read(ctx context.Context, now time.Time) {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		began := time.Now()
-		r, at, err := l.ask(ctx, whole, since, partitions)
+		r, at, err := l.ask(ctx, whole, since, partitions, options)
 		took := time.Since(began)
 		l.inbox.put(func(context.Context) {
 			l.underway = false
@@ -304,13 +309,14 @@ func (l *Loop) read(ctx context.Context, now time.Time) {
 			}
 			r.Number, r.Answered = number, time.Now()
 			l.reading, l.since, l.partitions, l.readAt = r, at, r.Queue.Partitions, time.Now()
+			l.options = &r.Queue.Options
 			l.dirty = true
 		})
 	})
 }
 
 // ask reads Slurm; without whole only if jobs have changed, and nil if they have not. Records are read before the jobs.
-func (l *Loop) ask(ctx context.Context, whole bool, since time.Time, partitions []scaler.Partition) (*dynamic.Reading, time.Time, error) {
+func (l *Loop) ask(ctx context.Context, whole bool, since time.Time, partitions []scaler.Partition, options *scaler.Options) (*dynamic.Reading, time.Time, error) {
 	if !whole {
 		_, at, err := l.Slurm.QueueJobs(ctx, since)
 		if err != nil || at.IsZero() {
@@ -328,6 +334,17 @@ func (l *Loop) ask(ctx context.Context, whole bool, since time.Time, partitions 
 		}
 	}
 	r.Queue.Partitions = partitions
+	if options == nil {
+		options = new(l.Options)
+		s, told, err := l.Slurm.Select(ctx)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		if told {
+			options.Select = s
+		}
+	}
+	r.Queue.Options = *options
 	if r.Reservations, err = l.Slurm.Reservations(ctx); err != nil {
 		return nil, time.Time{}, err
 	}

@@ -100,6 +100,10 @@ func (w *world) QueueJobs(_ context.Context, since time.Time) ([]scaler.Job, tim
 	return jobs, time.Now(), nil
 }
 
+func (w *world) Select(context.Context) (scaler.Select, bool, error) {
+	return scaler.Select{NoMemory: true}, true, nil
+}
+
 func (w *world) Reservations(context.Context) (map[string]string, error) { return nil, nil }
 
 func (w *world) Nodes(_ context.Context, names ...string) (list []powersave.SlurmNode, err error) {
@@ -208,6 +212,12 @@ func (w *world) said() []string {
 	return slices.Clone(w.calls)
 }
 
+func (w *world) readCount() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reads
+}
+
 func (w *world) submit(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,7 +229,7 @@ func (w *world) submit(n int) {
 func begin(t *testing.T) *world {
 	t.Helper()
 	w := &world{records: map[string]*powersave.SlurmNode{}, pods: map[string]powersave.Pod{}, running: map[string]bool{}}
-	w.loop = New(Config{Slurm: w, Kubernetes: w, Log: slog.New(slog.DiscardHandler), Plan: dynamic.Config{Owner: "slurmtide: NodeSet ns/"}})
+	w.loop = New(Config{Slurm: w, Kubernetes: w, Log: slog.New(slog.DiscardHandler), Plan: dynamic.Config{Owner: "slurmtide: NodeSet ns/"}, Options: scaler.Options{Select: scaler.Select{Sockets: true}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- w.loop.Run(ctx) }()
@@ -241,10 +251,10 @@ func TestLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := begin(t)
 		time.Sleep(10 * time.Second)
-		require.Zero(t, w.reads, "without a NodeSet of mode Dynamic nothing is read")
+		require.Zero(t, w.readCount(), "without a NodeSet of mode Dynamic nothing is read")
 		w.loop.NodeSets([]powersave.NodeSet{w.set()})
 		time.Sleep(20 * time.Second)
-		require.Less(t, w.reads, 7, "while nothing changes only jobs are looked at")
+		require.Less(t, w.readCount(), 7, "while nothing changes only jobs are looked at")
 		require.Empty(t, w.said())
 
 		w.submit(2)
@@ -277,6 +287,15 @@ func TestLoop(t *testing.T) {
 	})
 }
 
+func TestOptions(t *testing.T) {
+	w := &world{}
+	l := New(Config{Slurm: w, Options: scaler.Options{Select: scaler.Select{Sockets: true}, FreeWithin: time.Second}})
+	r, _, err := l.ask(t.Context(), true, time.Time{}, nil, nil)
+	require.NoError(t, err)
+	assert.Equal(t, scaler.Options{Select: scaler.Select{NoMemory: true}, FreeWithin: time.Second}, r.Queue.Options, "what Slurm tells goes before")
+	assert.Equal(t, scaler.Select{Sockets: true}, l.Options.Select)
+}
+
 func TestLoopFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := begin(t)
@@ -284,15 +303,15 @@ func TestLoopFollows(t *testing.T) {
 		w.loop.NodeSets([]powersave.NodeSet{w.set()})
 		w.submit(1)
 		time.Sleep(time.Minute)
-		require.Zero(t, w.reads)
+		require.Zero(t, w.readCount())
 		w.loop.Lead(true)
 		time.Sleep(6 * time.Second)
 		require.Contains(t, w.said(), "create dyn-0")
 		w.loop.Lead(false)
 		time.Sleep(time.Second)
-		reads, calls := w.reads, len(w.said())
+		reads, calls := w.readCount(), len(w.said())
 		time.Sleep(time.Minute)
-		assert.Equal(t, reads, w.reads)
+		assert.Equal(t, reads, w.readCount())
 		assert.Len(t, w.said(), calls)
 	})
 }
