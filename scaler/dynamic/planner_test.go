@@ -101,7 +101,10 @@ func TestNamed(t *testing.T) {
 	w.seconds(3)
 	w.reserved["dyn-1"] = "maintenance"
 	w.setFloor(0)
-	w.seconds(120)
+	for range 120 {
+		w.second(true)
+		require.False(t, w.records["dyn-1"].State.Any(powersave.NodeDrain), "not even for a moment")
+	}
 	assert.Contains(t, w.pods, "dyn-1", "a reservation has it")
 	assert.NotContains(t, w.pods, "dyn-0")
 	w.vanish("dyn-1")
@@ -313,12 +316,58 @@ func TestPodLost(t *testing.T) {
 	j := w.startOne(t)
 	w.vanish("dyn-0")
 	w.seconds(5)
-	assert.True(t, j.running, "one sighting is none")
+	assert.True(t, j.running)
+	assert.Equal(t, []string{"dyn-0"}, j.on, "one sighting is none")
+	assert.Equal(t, 1, w.created)
 	w.seconds(20)
 	assert.True(t, j.running, "requeued, and started again")
 	require.Len(t, w.pods, 1)
 	assert.Equal(t, w.pods[j.on[0]].UID, w.records[j.on[0]].InstanceID)
 	assert.Empty(t, w.broken)
+}
+
+// A job that is just ending counts as one.
+func TestCompleting(t *testing.T) {
+	w := newWorld("dyn-0", 0)
+	w.end(w.startOne(t))
+	for !w.records["dyn-0"].State.Any(powersave.NodeDrain) {
+		w.now = w.now.Add(time.Second)
+		w.reading = w.read()
+		w.step()
+		for _, a := range w.todo {
+			w.carry(a, false, false)
+		}
+		w.todo = nil
+	}
+	w.records["dyn-0"].State |= powersave.NodeCompleting
+	w.seconds(60)
+	require.Len(t, w.pods, 1)
+	w.records["dyn-0"].State &^= powersave.NodeCompleting
+	w.seconds(20)
+	assert.Empty(t, w.records)
+}
+
+// Idle nodes that pending jobs are about to take stay.
+func TestAboutToBeTaken(t *testing.T) {
+	w := newWorld("dyn-[0-3]", 0)
+	first := w.submit(3)
+	w.seconds(8)
+	require.True(t, first.running)
+	w.end(first)
+	w.submit(2)
+	for range 60 { // slurmctld is slow
+		w.now = w.now.Add(time.Second)
+		w.reading = w.read()
+		w.step()
+		for _, a := range w.todo {
+			w.carry(a, false, false)
+		}
+		w.todo = nil
+	}
+	assert.Len(t, w.pods, 2)
+	w.seconds(2)
+	assert.Equal(t, 1, w.running())
+	assert.Equal(t, 3, w.created)
 }
 
 func TestNamesRemoved(t *testing.T) {
