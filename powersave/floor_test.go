@@ -37,8 +37,7 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 		}
 		var pending []powersave.NodeUpdate
 		reading := false
-		var step func(powersave.Event)
-		step = func(ev powersave.Event) {
+		step := func(ev powersave.Event) {
 			for _, a := range e.Step(now, ev) {
 				switch a := a.(type) {
 				case powersave.ReadSlurm:
