@@ -42,7 +42,7 @@
 // Nodes are chosen as eval_nodes.c does: of those of the lowest weight the smallest run of neighbours that is enough, in it the tightest node
 // for a job that fits on one, and with little room left out when that is needed (eval.go). Then it is seen whether slurmctld would
 // start all of them on those nodes alone, and on fewer (refine.go). That looks at every node for every job, so it is done for the first
-// two million looks; what is left of a longer queue takes the first nodes with room.
+// half a million looks; what is left of a longer queue takes the first nodes with room.
 //
 // Where slurmctld picks the nodes to power up itself, it may take some more, and takes the larger number of a range. With the nodes of the
 // estimate, and no others, the jobs start all the same. docs/benchmarks.md has what was measured.

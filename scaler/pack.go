@@ -41,8 +41,8 @@ type placer struct {
 	fitOf   []*fitting // by class
 }
 
-// exactLooks is how many times a node is looked at for a job at the most: a tenth of a second.
-const exactLooks = 2_000_000
+// exactLooks is how many times a node is looked at for a job at the most: some 50 ms.
+const exactLooks = 500_000
 
 // undo is a node as it was.
 type undo struct {
