@@ -30,7 +30,7 @@ clusters:
 		"":                            "there are no clusters in it",
 		"clusters: [{name: a}]":       "clusters[0].slurmrestd is missing (cluster a)",
 		"clusters: [{slurmrestd: x}]": "clusters[0].name is missing",
-		"clusters: [{nmae: a}]":       `unknown field "nmae"`,
+		"clusters: [{title: a}]":      `unknown field "title"`,
 		"clusters: [{name: a, slurmrestd: x}, {name: a, slurmrestd: y}]":             "cluster a stands there twice",
 		"clusters: [{name: a, slurmrestd: x, selectTypeParameters: CR_Chip_Memory}]": `clusters[0].selectTypeParameters: SelectTypeParameters "CR_Chip_Memory": "CR_Chip_Memory" is none that slurmctld knows`,
 	} {

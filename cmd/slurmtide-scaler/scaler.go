@@ -53,6 +53,7 @@ func scalerCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "tls-key", Usage: "its key"},
 			&urfave.StringFlag{Name: "tls-client-ca", Usage: "CA of the certificates that clients must have (default: they need none)"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9443", Usage: "where /metrics, /explain, /livez and /readyz are served; empty: nowhere"},
+			&urfave.StringFlag{Name: "external-metrics", Usage: "where external.metrics.k8s.io/v1beta1 is served over HTTPS, for a plain HPA without KEDA, for example :6443 (default: nowhere)"},
 			&urfave.DurationFlag{Name: "max-age", Value: watch.DefaultMaxAge, Usage: "figures that are older are an error; when reads take long, three times as long as they take"},
 			&urfave.Float64Flag{Name: "rest", Value: watch.DefaultRest, Usage: "how long Slurm is left alone after a read, as a multiple of what the read took"},
 			&urfave.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
@@ -75,6 +76,8 @@ func runScaler(c *urfave.Context) error {
 		return cli.UsageError("--tls-cert and --tls-key go together")
 	case c.String("tls-client-ca") != "" && c.String("tls-cert") == "":
 		return cli.UsageError("--tls-client-ca needs --tls-cert and --tls-key")
+	case c.String("external-metrics") != "" && c.String("tls-cert") == "":
+		return cli.UsageError("--external-metrics needs --tls-cert and --tls-key")
 	case c.Duration("max-age") < 2*time.Second:
 		return cli.UsageError("--max-age %v is too short: 2s is the least, %v is usual", c.Duration("max-age"), watch.DefaultMaxAge)
 	case c.Float64("rest") < 0.1:
@@ -117,6 +120,11 @@ func runScaler(c *urfave.Context) error {
 		return fmt.Errorf("listening for KEDA: %w; choose another --listen", err)
 	}
 	s.parts = append(s.parts, func(ctx context.Context) error { return service.Serve(ctx, listener, options) })
+	if address := c.String("external-metrics"); address != "" {
+		if err := s.serveExternalMetrics(address, service, options.TLS); err != nil {
+			return err
+		}
+	}
 	if address := c.String("metrics-address"); address != "" {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
@@ -167,10 +175,8 @@ func (s *setup) add(c cluster) error {
 	cfg := watch.Config{Queue: slurm, MaxAge: s.maxAge, Rest: s.rest, Log: log, OnRead: s.metrics.Read(c.Name)}
 	cfg.Select = c.choose
 	if c.Namespace != "" {
-		if s.kube == nil {
-			if s.kube, err = daemon.Kubernetes(s.kubeconfig); err != nil {
-				return err
-			}
+		if err := s.reachKubernetes(); err != nil {
+			return err
 		}
 		sets, err := nodesets.New(s.kube, c.Namespace, c.Name, log)
 		if err != nil {
@@ -182,6 +188,15 @@ func (s *setup) add(c cluster) error {
 	w := watch.New(cfg)
 	s.names, s.sources[c.Name], s.watchers[c.Name], s.parts = append(s.names, c.Name), w, w, append(s.parts, w.Run)
 	return nil
+}
+
+func (s *setup) reachKubernetes() error {
+	if s.kube != nil {
+		return nil
+	}
+	var err error
+	s.kube, err = daemon.Kubernetes(s.kubeconfig)
+	return err
 }
 
 // serveHTTP serves metrics and probes. The scaler is ready as soon as it has had figures once: after that it answers, with

@@ -147,6 +147,15 @@ func (s *Service) GetMetrics(ctx context.Context, r *pb.GetMetricsRequest) (*pb.
 	}}}, nil
 }
 
+// Figure works out the figure for a trigger's metadata, for whoever is not KEDA. Its errors are gRPC's.
+func (s *Service) Figure(ctx context.Context, metadata map[string]string) (float64, error) {
+	t, source, err := s.open(&pb.ScaledObjectRef{ScalerMetadata: metadata})
+	if err != nil {
+		return 0, err
+	}
+	return figure(ctx, source, &t)
+}
+
 // open reads the trigger and finds its cluster.
 func (s *Service) open(ref *pb.ScaledObjectRef) (trigger, Source, error) {
 	t, err := parseTrigger(ref.GetScalerMetadata())

@@ -71,6 +71,14 @@ func (t *TLS) Config() *tls.Config {
 	}
 }
 
+// Certificate is for tls.Config.GetCertificate of other servers.
+func (t *TLS) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	t.refresh()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &t.config.Certificates[0], nil
+}
+
 // refresh takes over new files. Those that cannot be used, because they are half written perhaps, leave what was.
 func (t *TLS) refresh() {
 	t.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -66,7 +65,7 @@ func run(objects int, every, length time.Duration) (result, error) {
 	r := result{ScaledObjects: objects, Every: every.Seconds(), Nodes: nodeSets * nodesPerSet, Jobs: jobs}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	q := newQueue()
 	var mu sync.Mutex
 	w := watch.New(watch.Config{Queue: q, NodeSets: q, Log: log, OnRead: func(what string, took time.Duration, _ error) {
