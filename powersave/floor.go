@@ -289,6 +289,7 @@ func (e *Engine) renewEvery() time.Duration {
 func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 	var idle, off []*node
 	up, on, ours, busy := 0, 0, 0, 0
+	wish := e.floors.wishes[set.Name]
 	f.closed = 0
 	for _, n := range nodes {
 		stand := n.stand()
@@ -308,6 +309,9 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 			up++
 			if n.slurm.State.Any(inUse) {
 				busy++
+				if slices.Contains(wish.Names, n.name) { // by the job that it was for: the next wish will know
+					wish.Nodes--
+				}
 			}
 			n.warm.renewed = time.Time{}
 		case standsIdle:
@@ -340,7 +344,6 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 			ours++
 		}
 	}
-	wish := e.floors.wishes[set.Name]
 	all := f.want
 	if wish.Nodes > 0 {
 		all = max(all, busy+wish.Nodes)
@@ -350,7 +353,7 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 	e.renew(hold)
 	e.lower(rest, ours-f.want)
 	e.raise(f, set, lacking{all: all, total: len(nodes), own: f.want - up - len(idle), lacks: all - up - len(idle), on: on}, off)
-	if f.want == 0 && ours == 0 && wish.Nodes == 0 && !slices.ContainsFunc(nodes, func(n *node) bool { return n.warm.ask != StateNone }) {
+	if f.want == 0 && ours == 0 && e.floors.wishes[set.Name].Nodes == 0 && !slices.ContainsFunc(nodes, func(n *node) bool { return n.warm.ask != StateNone }) {
 		delete(e.floors.of, set.Name)
 		for _, n := range nodes {
 			n.warm = warm{}

@@ -29,6 +29,7 @@ import (
 	"github.com/slurmtide/slurmtide/powersave/bridge"
 	"github.com/slurmtide/slurmtide/powersave/spool"
 	"github.com/slurmtide/slurmtide/scaler"
+	aheadloop "github.com/slurmtide/slurmtide/scaler/ahead/loop"
 	"github.com/slurmtide/slurmtide/scaler/dynamic"
 	"github.com/slurmtide/slurmtide/scaler/dynamic/loop"
 )
@@ -57,7 +58,7 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "pod-service", Usage: "headless service that gives the pods DNS names"},
 			&urfave.StringFlag{Name: "host-taint", Value: pods.DefaultHostTaint, Usage: "key[=value]:Effect, put on the Kubernetes node under a Slurm node that is drained for bad hardware; empty: none is"},
 			&urfave.StringFlag{Name: "host-taint-reason", Value: badHardware, Usage: "regular expression: reasons that tell of bad hardware"},
-			&urfave.StringFlag{Name: "select-type-parameters", EnvVars: []string{"SLURMTIDE_SELECT_TYPE_PARAMETERS"}, Usage: "SelectTypeParameters of slurm.conf, for NodeSets of mode Dynamic, where slurmrestd does not tell, before 26.05 (default: CR_Core_Memory)"},
+			&urfave.StringFlag{Name: "select-type-parameters", EnvVars: []string{"SLURMTIDE_SELECT_TYPE_PARAMETERS"}, Usage: "SelectTypeParameters of slurm.conf, for NodeSets of mode Dynamic and look-ahead, where slurmrestd does not tell, before 26.05 (default: CR_Core_Memory)"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
 			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
@@ -102,6 +103,7 @@ func runBridge(c *urfave.Context) error {
 	}
 	var b *bridge.Bridge // set before kube.Run can report anything
 	var d *loop.Loop     // likewise
+	var a *aheadloop.Loop
 	kube, err := pods.New(kubeConfig, c.String("namespace"), c.String("cluster"), pods.Options{
 		PodOptions: pods.PodOptions{ConfServer: c.String("conf-server"), Service: c.String("pod-service")},
 		QPS:        float32(c.Float64("kube-qps")), Burst: c.Int("kube-burst"), Log: log,
@@ -132,8 +134,13 @@ func runBridge(c *urfave.Context) error {
 	}
 	b = bridge.New(bridge.Config{
 		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, Version: c.App.Version,
-		Engine: powersave.Config{BadHardware: reasons},
-		Others: func() []powersave.NodeSetCounts { return d.Counts() },
+		Engine:   powersave.Config{BadHardware: reasons},
+		Others:   func() []powersave.NodeSetCounts { return d.Counts() },
+		OnCounts: func(counts []powersave.NodeSetCounts) { a.Counts(counts) },
+	})
+	a = aheadloop.New(aheadloop.Config{
+		Slurm: slurm, Log: log, Metrics: aheadloop.NewMetrics(registry), Options: scaler.Options{Select: selects},
+		Tell: func(w powersave.WarmWished) { b.WarmWished(w) },
 	})
 	d = loop.New(loop.Config{
 		Slurm: slurm, Kubernetes: kube, Log: log.With("mode", "Dynamic"),
@@ -143,9 +150,10 @@ func runBridge(c *urfave.Context) error {
 		b.Run,
 		func(ctx context.Context) error { return spool.Serve(ctx, socket, b, log) },
 		d.Run,
-		func(ctx context.Context) error { return kube.Run(ctx, newSplit(b, d)) },
+		a.Run,
+		func(ctx context.Context) error { return kube.Run(ctx, newSplit(b, d, a)) },
 		func(ctx context.Context) error { return watchAccess(ctx, kube, log) },
-		func(ctx context.Context) error { return lead(ctx, kube, identity, c.String("cluster"), b, d) },
+		func(ctx context.Context) error { return lead(ctx, kube, identity, c.String("cluster"), b, d, a) },
 	}
 	if taint != nil {
 		parts = append(parts, func(ctx context.Context) error { return watchHostMarks(ctx, kube, log) })
@@ -180,7 +188,7 @@ func identity(sp *spool.Spool) (string, error) {
 }
 
 // lead keeps trying for the lease of the cluster's bridges.
-func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *bridge.Bridge, d *loop.Loop) error {
+func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *bridge.Bridge, d *loop.Loop, a *aheadloop.Loop) error {
 	return kube.Lead(ctx, identity, func(l pods.Leadership) {
 		lease := bridge.Lease{Name: pods.LeaseName(cluster), Identity: identity, Holder: l.Holder, Leading: l.Leading}
 		if l.Err != nil {
@@ -188,6 +196,7 @@ func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *b
 		}
 		b.Lease(lease)
 		d.Lead(l.Leading)
+		a.Lead(l.Leading)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
+	aheadloop "github.com/slurmtide/slurmtide/scaler/ahead/loop"
 	"github.com/slurmtide/slurmtide/scaler/dynamic/loop"
 )
 
@@ -13,13 +14,15 @@ import (
 type split struct {
 	pods.Handler // the bridge: hosts are its business alone
 	dynamic      *loop.Loop
+	ahead        *aheadloop.Loop
 }
 
-func newSplit(b *bridge.Bridge, l *loop.Loop) split { return split{b, l} }
+func newSplit(b *bridge.Bridge, l *loop.Loop, a *aheadloop.Loop) split { return split{b, l, a} }
 
 // NodeSets gives the loop all of them: pending jobs may find their nodes in those of mode Cloud.
 func (s split) NodeSets(sets []powersave.NodeSet) {
 	s.dynamic.NodeSets(slices.Clone(sets))
+	s.ahead.TakeNodeSets(slices.Clone(sets))
 	s.Handler.NodeSets(slices.DeleteFunc(sets, func(n powersave.NodeSet) bool { return n.Dynamic != nil }))
 }
 

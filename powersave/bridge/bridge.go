@@ -70,6 +70,8 @@ type Config struct {
 	Parallel int
 	// ScanEvery is how often the spool is read without a poke. Default 2 s.
 	ScanEvery time.Duration
+	// OnCounts is told the figures of the NodeSets when they may have changed. It must not wait; nil: nobody is.
+	OnCounts func([]powersave.NodeSetCounts)
 	// Version is shown in the status.
 	Version string
 }
@@ -269,6 +271,9 @@ func (b *Bridge) NodeSets(sets []powersave.NodeSet) {
 	})
 }
 
+// WarmWished takes which nodes should be up for jobs that are yet to start.
+func (b *Bridge) WarmWished(w powersave.WarmWished) { b.tell(w) }
+
 // Poked implements spool.Handler.
 func (b *Bridge) Poked() {
 	select {
@@ -349,6 +354,9 @@ func (b *Bridge) publish(ctx context.Context) {
 	b.dirty, b.statusAt = false, now.Add(statusPause)
 	counts := b.engine.Counts()
 	b.Metrics.counts(slices.Concat(counts, b.others()), len(b.requests), len(b.gates))
+	if b.OnCounts != nil {
+		b.OnCounts(counts)
+	}
 	if !b.lease.Leading {
 		clear(b.retries)
 		return

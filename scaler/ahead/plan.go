@@ -21,7 +21,9 @@ const (
 )
 
 // Grace is how long nodes are held for a job after the time at which it was to start.
-const Grace = 30 * time.Second
+//
+// slurmctld may look at the queue once a minute only (sched_interval).
+const Grace = 90 * time.Second
 
 // Settings are those of one NodeSet.
 type Settings struct {
@@ -54,6 +56,9 @@ type Facts struct {
 	// Report is what scaler.Demand says of the snapshot.
 	Report       scaler.Report
 	Reservations map[string]scaler.Reservation // by name; nil: not known
+	// Wished are the jobs that nodes were wished for (Tally.Wished): they are held until the job has them, also when its time has
+	// come and it counts.
+	Wished map[uint32]Job
 }
 
 // Plan is what should be warm.
@@ -208,6 +213,9 @@ func candidates(now time.Time, f *Facts) []candidate {
 		}
 		components[j.HetJobID]++
 		c, known := start(now, j, why[j.ID], ends, f.Reservations)
+		if w, ok := f.Wished[j.ID]; ok && !known && why[j.ID].Counts() && !w.Start.After(now) {
+			c, known = candidate{job: j, source: w.Source, start: w.Start}, true
+		}
 		if !known || c.start.Add(Grace).Before(now) {
 			continue
 		}

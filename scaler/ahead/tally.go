@@ -118,6 +118,15 @@ func (t *Tally) Take(now time.Time, p Plan, s scaler.Snapshot) []Outcome {
 	return out
 }
 
+// Wished are the jobs that are followed.
+func (t *Tally) Wished() map[uint32]Job {
+	all := make(map[uint32]Job, len(t.jobs))
+	for key, j := range t.jobs {
+		all[key.job] = *j
+	}
+	return all
+}
+
 // seen is what the snapshot shows of a job.
 type seen struct {
 	there, started, array bool
