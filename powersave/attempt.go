@@ -113,6 +113,7 @@ func (e *Engine) elsewhere(n *node, v Verdict) bool {
 		return false
 	}
 	e.note(Info, n, n.boot.request(), v.String()+": trying another offering")
+	e.serve(n)
 	n.boot.movesOn(e.now)
 	e.move(n)
 	return true

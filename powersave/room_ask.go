@@ -13,6 +13,7 @@ type room struct {
 	nodes   map[string]string // those it counts, with the offering of each; nil: an earlier bridge asked
 	served  map[string]bool   // those whose pod has been made
 	until   time.Time         // deadline of its job when it was made
+	read    int               // reads asked for by then
 	former  []string          // requests before it, whose pods may still wait for their hosts
 	spent   bool              // its failure has been acted on
 	named   int               // reads asked for when it got its name: only later ones can miss it
@@ -94,6 +95,8 @@ func (e *Engine) roomOf(n *node) (r *room, asked bool) {
 	switch {
 	case r == nil, r.over() && (r.spent || r.nodes == nil), r.State == RoomExpired:
 		return e.askRoom(n, r)
+	case r.served[n.name]: // its share is used; it has been elsewhere since, or boots anew
+		return e.askRoom(n, r)
 	case r.nodes == nil:
 		return r, true
 	}
@@ -125,7 +128,15 @@ func (e *Engine) roomOf(n *node) (r *room, asked bool) {
 // useRoom notes that the pod about to be made takes its share of a request.
 func (e *Engine) useRoom(n *node, name string) {
 	n.boot.room = name
-	if r := e.rooms.jobs[e.roomJob(n)]; r.nodes != nil {
+	e.serve(n)
+}
+
+// serve notes that the request whose share the boot in hand of n has used has no other for n.
+func (e *Engine) serve(n *node) {
+	if len(n.jobs) == 0 || n.boot.room == "" {
+		return
+	}
+	if r := e.rooms.jobs[e.roomJob(n)]; r != nil && r.Name == n.boot.room {
 		if r.served == nil {
 			r.served = map[string]bool{}
 		}
@@ -154,7 +165,7 @@ func (e *Engine) askRoom(n *node, last *room) (r *room, asked bool) {
 		e.wakeAt(n, e.now.Add(time.Second))
 		return nil, false
 	}
-	r = &room{Room: Room{Job: job, Attempt: max(n.boot.generation, e.rooms.attempts[job]+1), State: RoomPending}, nodes: nodes}
+	r = &room{Room: Room{Job: job, Attempt: max(n.boot.generation, e.rooms.attempts[job]+1), State: RoomPending}, nodes: nodes, read: e.reads.count}
 	for _, id := range e.hets.of(job) {
 		if g := e.gangs[id]; g != nil {
 			r.until = later(r.until, g.deadline)

@@ -1,6 +1,7 @@
 package powersave
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ const (
 	// roomStray is how long a request that no job of ours waits for is left alone: it may be another bridge's.
 	roomStray     = 30 * time.Minute
 	roomStrayPoll = 5 * time.Minute
+	dropTries     = 10 // within a minute and a half; then it is a stray
 )
 
 // rooms holds the requests of the jobs that wait for one.
@@ -27,7 +29,14 @@ type rooms struct {
 	strays   map[string]time.Time // first seen
 	listed   time.Time            // when they were read last
 	othersAt time.Time            // when a stray was last waited for
-	dropping map[string]bool
+	drops    map[string]*drop
+}
+
+// drop is a request that is to go.
+type drop struct {
+	asking  bool
+	tries   int
+	retryAt time.Time
 }
 
 func (e *Engine) roomsRead(ev RoomsRead) {
@@ -134,20 +143,40 @@ func (e *Engine) roomKept(n *node) bool {
 }
 
 func (e *Engine) dropRoom(name string) {
-	if name == "" || e.rooms.dropping[name] {
+	if name == "" || e.rooms.drops[name] != nil {
 		return
 	}
-	if e.rooms.dropping == nil {
-		e.rooms.dropping = map[string]bool{}
+	if e.rooms.drops == nil {
+		e.rooms.drops = map[string]*drop{}
 	}
-	e.rooms.dropping[name] = true
+	e.rooms.drops[name] = &drop{asking: true}
 	e.do(DropRoom{Name: name})
 }
 
 func (e *Engine) roomDropped(ev RoomDropped) {
-	delete(e.rooms.dropping, ev.Name)
-	if ev.Err != "" { // it is seen again as one that nobody waits for
+	d := e.rooms.drops[ev.Name]
+	switch {
+	case ev.Err == "" || d == nil:
+		delete(e.rooms.drops, ev.Name)
+		return
+	case d.tries == 0:
 		e.note(Warn, nil, "", ev.Err)
+	case d.tries == dropTries-1:
+		delete(e.rooms.drops, ev.Name)
+		e.note(Warn, nil, "", fmt.Sprintf("%s; tried %d times, and again when nobody has waited for it for %s", ev.Err, dropTries, roomStray))
+		return
+	}
+	d.asking, d.retryAt = false, e.now.Add(pause(d.tries))
+	d.tries++
+}
+
+// retryDrops asks again for requests to go that would not.
+func (e *Engine) retryDrops() {
+	for _, name := range slices.Sorted(maps.Keys(e.rooms.drops)) {
+		if d := e.rooms.drops[name]; !d.asking && !d.retryAt.After(e.now) {
+			d.asking = true
+			e.do(DropRoom{Name: name})
+		}
 	}
 }
 
@@ -158,11 +187,16 @@ func (e *Engine) wantRooms(t time.Time) {
 }
 
 // roomsDue is when planRooms has something to do, for NextWake.
-func (e *Engine) roomsDue() time.Time {
-	if e.rooms.reading {
-		return time.Time{}
+func (e *Engine) roomsDue() (due time.Time) {
+	if !e.rooms.reading {
+		due = e.rooms.readAt
 	}
-	return e.rooms.readAt
+	for _, d := range e.rooms.drops {
+		if !d.asking && (due.IsZero() || d.retryAt.Before(due)) {
+			due = d.retryAt
+		}
+	}
+	return due
 }
 
 // planRooms drops the requests of jobs that wait no longer, and reads the others.
@@ -177,6 +211,7 @@ func (e *Engine) planRooms() {
 			e.dropRoom(name)
 		}
 	}
+	e.retryDrops()
 	if e.rooms.reading {
 		return
 	}
@@ -202,7 +237,11 @@ func (e *Engine) expected(r *room) bool {
 		return false
 	}
 	for name := range r.nodes {
-		if !r.served[name] && e.nodes[name].boot == nil && e.nodes[name].slurm.State.Any(NodePoweredDown) {
+		n := e.nodes[name]
+		if r.served[name] || n.boot != nil || !n.slurm.State.Any(NodePoweredDown) {
+			continue
+		}
+		if n.slurm.State.Any(inUse) || !n.readSince(r.read) { // else its job has left it
 			return true
 		}
 	}
