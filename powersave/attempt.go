@@ -1,6 +1,9 @@
 package powersave
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -11,6 +14,14 @@ func (e *Engine) attempt(n *node) bool {
 	b := n.boot
 	if b.attempt != nil {
 		return true
+	}
+	for _, job := range slices.Clone(n.jobs) {
+		if why := e.tooMany(n, job); why != "" {
+			e.giveBack(n, []uint32{job}, Verdict{Trouble: TroubleConfig, Reason: why})
+		}
+	}
+	if b.release != nil {
+		return false
 	}
 	choice := e.breakers.Pick(e.now, e.choices(n.set, n.jobs), e.inUse(n.set))
 	switch {
@@ -28,6 +39,53 @@ func (e *Engine) attempt(n *node) bool {
 		e.condemn(n, Verdict{Trouble: choice.Class, Reason: strings.TrimPrefix(choice.Why, string(choice.Class)+": ")})
 	}
 	return false
+}
+
+// tooMany says why the job can never have all its nodes of n's NodeSet at once: there are more than the limits of the offerings
+// allow. Those that serve without an offering, or on one that is there no longer, take no place.
+func (e *Engine) tooMany(n *node, job uint32) string {
+	set, atMost := e.sets[n.set], 0
+	var limits []string
+	for _, o := range set.Offerings {
+		if o.Limit == 0 {
+			return ""
+		}
+		atMost += o.Limit
+		limits = append(limits, fmt.Sprintf("%s %d", o.Name, o.Limit))
+	}
+	gangs, most := e.roomGangs(job), 0
+	for _, g := range gangs {
+		most += max(g.whole.Len(), len(g.nodes))
+	}
+	if len(set.Offerings) == 0 || most <= atMost {
+		return ""
+	}
+	places := map[string]bool{}
+	count := func(name string) {
+		m := e.nodes[name]
+		if m == nil || cmp.Or(m.set, e.setOf(name)) != n.set {
+			return
+		}
+		listed := slices.ContainsFunc(set.Offerings, func(o Offering) bool { return o.Name == e.offeringOf(m) })
+		if listed || m.pod == nil && (m.boot != nil || m.slurm.State.Any(NodePoweredDown)) {
+			places[name] = true
+		}
+	}
+	for _, g := range gangs {
+		if g.whole.Len() == 0 { // no request has named them
+			for _, name := range g.nodes {
+				count(name)
+			}
+		}
+		for name := range g.whole.All() {
+			count(name)
+		}
+	}
+	if len(places) <= atMost {
+		return ""
+	}
+	return fmt.Sprintf("job %d needs %d nodes of NodeSet %s at once, more than the limits of its offerings allow (%s)",
+		job, len(places), n.set, strings.Join(limits, ", "))
 }
 
 // inUse counts the nodes on each offering of a NodeSet that has limits; nil if it has none.
