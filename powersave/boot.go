@@ -83,7 +83,7 @@ func (e *Engine) orderBoot(n *node, req *request) {
 	case b == nil:
 	case n.refuted(): // only that pods or NodeSets have not been read keeps it
 		e.failBoot(n)
-	case b.unsure && req.Started.After(b.times.Requested):
+	case b.unsure && req.Started.After(b.times.Requested) && (len(n.jobs) == 0 || req.names(n.name)):
 		e.dropBoot(n, false) // nothing has been done for it, and its jobs may have left the node long ago
 	default:
 		b.requests = append(b.requests, req)
@@ -142,6 +142,11 @@ func (e *Engine) decideBoot(n *node) {
 			e.decideSettled(n)
 			return
 		case state.Any(NodePoweringUp):
+			if b.unsure && state.Any(NodeIdle) { // those that waited for it have left it
+				for _, id := range slices.Clone(n.jobs) {
+					e.leave(n, id)
+				}
+			}
 			b.unsure = false
 		}
 	}

@@ -117,6 +117,11 @@ type request struct {
 	open     int
 }
 
+// names says whether a job of the request has the node.
+func (r *request) names(node string) bool {
+	return slices.ContainsFunc(r.Jobs, func(j Job) bool { return j.Nodes.Contains(node) })
+}
+
 // New returns an Engine that knows nothing yet.
 func New(cfg Config) *Engine {
 	return &Engine{
