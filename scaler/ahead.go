@@ -54,7 +54,7 @@ func PlaceAfter(now time.Time, s Snapshot, list []Later) []Placing {
 		rest = append(rest, s.Jobs[i])
 	}
 	s.Jobs = rest
-	d.reckon()
+	d.place(nil, false)
 	used := make([]bool, len(d.world.bins))
 	for i := range d.world.bins {
 		used[i] = d.world.bins[i].busy || d.world.bins[i].taken
