@@ -13,7 +13,7 @@ import (
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
-// Whatever Slurm shows: what is asked of nodes for a floor is fit for what the read shows that it follows.
+// Whatever Slurm shows: what is asked of nodes for a floor, or for jobs to come, is fit for what the read shows that it follows.
 func TestFloorAsksForWhatIsFit(t *testing.T) {
 	const nodes = 6
 	states := []powersave.NodeState{
@@ -30,6 +30,7 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 		e := powersave.New(powersave.Config{Alone: true})
 		now := epoch
 		shown := map[string]powersave.SlurmNode{}
+		wish, wishUntil := 0, epoch
 		floor, most, lowered := 0, 0, 0 // lowered: by how much, since all was powered down for it
 		var names []string
 		for i := range nodes {
@@ -50,6 +51,10 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 					counts[u.State]++
 					pending = append(pending, u)
 					on, busy := 0, 0
+					ahead := wish
+					if !now.Before(wishUntil) {
+						ahead = 0
+					}
 					for _, s := range shown {
 						if !s.State.Any(powersave.NodePoweredDown) || s.State.Any(powersave.NodePowerUp) {
 							on++
@@ -74,11 +79,11 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 					switch u.State {
 					case powersave.StatePowerUp:
 						require.True(t, most == 0 || on+len(u.Nodes) <= most, "%d on, %d more, at most %d", on, len(u.Nodes), most)
-						require.LessOrEqual(t, busy+len(u.Nodes), floor)
+						require.LessOrEqual(t, len(u.Nodes), max(floor-busy, ahead))
 					case powersave.StatePowerDown:
 						require.GreaterOrEqual(t, lowered, 0, "only what was lowered is powered down")
 					default:
-						require.LessOrEqual(t, busy+len(u.Nodes), floor)
+						require.LessOrEqual(t, len(u.Nodes), max(floor-busy, ahead))
 					}
 				}
 			}
@@ -91,13 +96,16 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 		step(powersave.PodsRead{})
 		for range rapid.IntRange(10, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond)
-			switch rapid.SampledFrom([]string{"read", "answer", "floor", "read", "answer", "read", "answer"}).Draw(t, "what") {
+			switch rapid.SampledFrom([]string{"read", "answer", "floor", "read", "answer", "wish", "read", "answer"}).Draw(t, "what") {
 			case "floor":
 				before := floor
 				floor = rapid.IntRange(0, nodes+1).Draw(t, "floor")
 				most = rapid.SampledFrom([]int{0, 0, 3, 5}).Draw(t, "most")
 				lowered = max(lowered+before-floor, 0)
 				set()
+			case "wish":
+				wish, wishUntil = rapid.IntRange(0, nodes).Draw(t, "wish"), now.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "for"))*time.Second)
+				step(powersave.WarmWished{Wishes: []powersave.WarmWish{{NodeSet: "cpu", Nodes: wish, Names: names[rapid.IntRange(0, nodes-1).Draw(t, "from"):], Until: wishUntil}}})
 			case "answer":
 				if len(pending) == 0 {
 					continue
