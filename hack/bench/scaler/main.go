@@ -19,6 +19,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/slurmtide/slurmtide/scaler"
 	"github.com/slurmtide/slurmtide/scaler/external"
@@ -41,6 +42,7 @@ type result struct {
 	P50           float64 `json:"p50_ms"`
 	P99           float64 `json:"p99_ms"`
 	Max           float64 `json:"max_ms"`
+	HealthP99     float64 `json:"health_p99_ms"` // of the health service over the same connection: what is not our doing
 	Reckonings    int     `json:"reckonings"`
 	Reckoning     float64 `json:"reckoning_max_ms"`
 }
@@ -49,9 +51,10 @@ func main() {
 	objects := flag.Int("objects", 1000, "ScaledObjects")
 	every := flag.Duration("every", 2*time.Second, "how often each polls")
 	length := flag.Duration("for", 20*time.Second, "how long")
+	quiet := flag.Bool("quiet", false, "jobs do not change: nothing is reckoned meanwhile")
 	flag.Parse()
 	runtime.GOMAXPROCS(max(6, runtime.GOMAXPROCS(0))) // as the daemon does
-	r, err := run(*objects, *every, *length)
+	r, err := run(*objects, *every, *length, *quiet)
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(r)
 	}
@@ -61,12 +64,13 @@ func main() {
 	}
 }
 
-func run(objects int, every, length time.Duration) (result, error) {
+func run(objects int, every, length time.Duration, quiet bool) (result, error) {
 	r := result{ScaledObjects: objects, Every: every.Seconds(), Nodes: nodeSets * nodesPerSet, Jobs: jobs}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	log := slog.New(slog.DiscardHandler)
 	q := newQueue()
+	q.quiet = quiet
 	var mu sync.Mutex
 	w := watch.New(watch.Config{Queue: q, NodeSets: q, Log: log, OnRead: func(what string, took time.Duration, _ error) {
 		mu.Lock()
@@ -104,11 +108,13 @@ func run(objects int, every, length time.Duration) (result, error) {
 			return r, err
 		}
 	}
-	times, err := poll(client, objects, every, length)
+	times, health, err := poll(client, healthpb.NewHealthClient(conn), objects, every, length)
 	if err != nil {
 		return r, err
 	}
 	slices.Sort(times)
+	slices.Sort(health)
+	r.HealthP99 = millis(health[len(health)*99/100])
 	r.Requests = len(times)
 	r.P50, r.P99, r.Max = millis(times[len(times)/2]), millis(times[len(times)*99/100]), millis(times[len(times)-1])
 	mu.Lock()
@@ -119,24 +125,22 @@ func run(objects int, every, length time.Duration) (result, error) {
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // poll asks as KEDA does: GetMetrics and then IsActive, of each ScaledObject at its own time.
-func poll(client pb.ExternalScalerClient, objects int, every, length time.Duration) ([]time.Duration, error) {
+func poll(client pb.ExternalScalerClient, checks healthpb.HealthClient, objects int, every, length time.Duration) (all, health []time.Duration, failed error) {
 	ctx, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
 	var mu sync.Mutex
-	var all []time.Duration
-	var failed error
 	var polling sync.WaitGroup
 	for i := range objects {
 		ref := ref(i)
 		polling.Go(func() {
-			var mine []time.Duration
+			var mine, others []time.Duration
 			timer := time.NewTimer(rand.N(every))
 			defer timer.Stop()
 			for {
 				select {
 				case <-ctx.Done():
 					mu.Lock()
-					all = append(all, mine...)
+					all, health = append(all, mine...), append(health, others...)
 					mu.Unlock()
 					return
 				case <-timer.C:
@@ -150,6 +154,11 @@ func poll(client pb.ExternalScalerClient, objects int, every, length time.Durati
 					_, err = client.IsActive(context.Background(), ref)
 					mine = append(mine, time.Since(start))
 				}
+				if err == nil {
+					start = time.Now()
+					_, err = checks.Check(context.Background(), &healthpb.HealthCheckRequest{})
+					others = append(others, time.Since(start))
+				}
 				if err != nil {
 					mu.Lock()
 					failed = err
@@ -159,7 +168,7 @@ func poll(client pb.ExternalScalerClient, objects int, every, length time.Durati
 		})
 	}
 	polling.Wait()
-	return all, failed
+	return all, health, failed
 }
 
 func ref(i int) *pb.ScaledObjectRef {
@@ -181,12 +190,13 @@ func metadata(i int) map[string]string {
 	}
 }
 
-// queue is a cluster of 5,000 nodes whose jobs change with every look.
+// queue is a cluster of 5,000 nodes whose jobs change with every look, unless it is quiet.
 type queue struct {
 	jobs  []scaler.Job
 	nodes []scaler.Node
 	parts []scaler.Partition
 	sets  []scaler.NodeSet
+	quiet bool
 }
 
 func newQueue() *queue {
@@ -217,7 +227,10 @@ func (q *queue) QueueNodes(context.Context) ([]scaler.Node, error)           { r
 func (q *queue) Changed() <-chan struct{}                                    { return nil }
 
 // QueueJobs takes the time that a real answer of this size does, and something has always changed.
-func (q *queue) QueueJobs(ctx context.Context, _ time.Time) ([]scaler.Job, time.Time, error) {
+func (q *queue) QueueJobs(ctx context.Context, since time.Time) ([]scaler.Job, time.Time, error) {
+	if q.quiet && !since.IsZero() {
+		return nil, time.Time{}, nil
+	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(200 * time.Millisecond):
