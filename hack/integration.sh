@@ -17,8 +17,8 @@ cluster=(hack/localcluster/localcluster.sh --name "$name")
 
 step() { printf '\n== %s (%ds)\n' "$1" "$SECONDS"; }
 
-# scontrol needs no daemon to expand hostlists: the unpacked image is enough.
-hostlists() {
+# What package slurmconf reads, against the real ones. No cluster is needed, the unpacked image is enough.
+slurmconf() {
 	local version=$1 image=$2 root=$scratch/$1
 	mkdir "$root"
 	tar -xOf "$image" "$(tar -tf "$image" | grep '\.tar$')" | tar -x -C "$root"
@@ -29,6 +29,7 @@ hostlists() {
 	EOF
 	chmod +x "$scratch/scontrol-$version"
 	SLURMTIDE_SCONTROL=$scratch/scontrol-$version hack/gotest.sh -tags integration -count=1 -run Scontrol ./slurmconf
+	SLURMTIDE_SLURM_ROOT=$root SLURMTIDE_SLURM_VERSION=$version hack/gotest.sh -tags integration -count=1 ./slurmconf/daemons
 }
 
 step "building the programs"
@@ -48,7 +49,7 @@ images=("$(hack/images/build.sh slurmtide | tail -n 1)")
 case ${TAGS:-} in *faults*) images+=("$(hack/images/build.sh faults | tail -n 1)") ;; esac
 for version in ${SLURM_VERSIONS:-24.11 26.05}; do
 	images+=("$(hack/images/build.sh "$version" | tail -n 1)")
-	[ -n "${RUN:-}" ] || hostlists "$version" "${images[-1]}"
+	[ -n "${RUN:-}" ] || slurmconf "$version" "${images[-1]}"
 done
 for image in "${images[@]}"; do
 	"${cluster[@]}" load-image "$image"

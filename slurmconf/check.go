@@ -46,6 +46,9 @@ func (k *checker) setting(s Setting) {
 			k.fail(s.Fields[0].Position, "give it a line of its own; put quotes around a value with blanks", "%s behind %s, which takes no fields", s.Fields[0].Key, s.Key)
 		}
 		k.value(one, s)
+		if k.kind == SlurmConf {
+			k.slurmValue(s)
+		}
 		if one.kind != kindMany {
 			k.once(s, "option "+strings.ToLower(s.Key), s.Key)
 		}
@@ -189,11 +192,16 @@ func (k *checker) record(one option, s Setting) {
 		k.nodeName(s)
 	case "DownNodes":
 		k.hostlist(s)
+	case "FrontendName":
+		k.warn(s.Position, "remove it", "FrontendName is only for a Slurm that was built with --enable-front-end")
 	case "PartitionName":
 		if first, ok := k.seen["partition "+s.Value]; ok && !strings.EqualFold(s.Value, "DEFAULT") {
 			k.fail(s.ValuePosition, "give it another name, or remove it", "partition %s stands at %s, too, and slurmctld does not start with two", quoteShort(s.Value), first)
 		}
 		k.seen["partition "+s.Value] = s.Position
+		if !strings.EqualFold(s.Value, "DEFAULT") {
+			k.partition(s)
+		}
 	case "SlurmctldHost":
 		if _, err := parseHost(s); err != nil {
 			k.fail(s.ValuePosition, "write name or name(address)", "SlurmctldHost=%s", quoteShort(s.Value))

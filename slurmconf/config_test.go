@@ -114,7 +114,7 @@ func TestCheck(t *testing.T) {
 		"future":          {SlurmConf, Version{27, 5}, min + "NewThing=1\nPrologTimeout=4\n", []string{`~x:3:1: "NewThing" is no key of slurm.conf up to Slurm 26.05; remove it`}},
 		"too young":       {SlurmConf, v24, min + "PrologTimeout=4\n", []string{"x:3:1: Slurm 24.11 does not know PrologTimeout yet; remove it, or use a Slurm that has it"}},
 		"gone":            {SlurmConf, v26, min + "FrontendName=f\n", []string{"x:3:1: Slurm 26.05 knows FrontendName no longer; remove it"}},
-		"between":         {SlurmConf, Version{25, 11}, min + "FrontendName=f\nPrologTimeout=4\n", nil},
+		"between":         {SlurmConf, Version{25, 11}, min + "FrontendName=f\nPrologTimeout=4\n", []string{"~x:3:1: FrontendName is only for a Slurm that was built with --enable-front-end"}},
 		"defunct":         {SlurmConf, v24, min + "PowerPlugin=x\n", []string{"~x:3:1: PowerPlugin has no effect any more; remove it"}},
 		"became defunct":  {SlurmConf, v26, min + "GetEnvTimeout=nonsense\n", []string{"~x:3:1: GetEnvTimeout has no effect any more; remove it"}},
 		"was a number":    {SlurmConf, v24, min + "GetEnvTimeout=nonsense\n", []string{`x:3:15: GetEnvTimeout="nonsense"; want a number, INFINITE or UNLIMITED`}},
@@ -135,10 +135,16 @@ func TestCheck(t *testing.T) {
 		"too many nodes":  {SlurmConf, v24, min + "NodeName=n[1-1000000]\nNodeName=m[1-1000000]\n", []string{`x:4:10: more than 1048576 nodes`}},
 		"partition twice": {SlurmConf, v24, min + "PartitionName=DEFAULT\nPartitionName=p\nPartitionName=default\nPartitionName=p\n", []string{`x:6:15: partition "p" stands at x:4:1, too, and slurmctld does not start with two`}},
 		"hosts":           {SlurmConf, v24, "ClusterName=c\nSlurmctldHost=a(\nSlurmctldHost=b)\nSlurmctldHost=c(d)e\nSlurmctldHost=f(1)\nSlurmctldHost=f(2)\n", []string{`x:2:15: SlurmctldHost="a("; write name or name(address)`, "x:3:15", "x:4:15", `x:6:15: SlurmctldHost "f" stands at x:5:1, too`}},
-		"gres.conf":       {GresConf, v24, "AutoDetect=off\nName=gpu Type=h100 File=/dev/nvidia[0-3] Cores=0-7\nNodeName=n[1-2] Name=gpu Count=2\nName=gpu CPU=3\n", []string{`x:4:10: "CPU" is no key of a Name line in Slurm 24.11; is CPUs meant?`}},
-		"cgroup.conf":     {CgroupConf, v24, "ConstrainCores=yes\nAllowedRAMSpace=99.5\nMaxRAMPercent=lots\nCgroupAutomount=yes\nCgroupSlice=x\n", []string{`x:3:15: MaxRAMPercent="lots"; want a number`, "~x:4:1: CgroupAutomount has no effect any more; remove it", "x:5:1: Slurm 24.11 does not know CgroupSlice yet"}},
-		"topology.conf":   {TopologyConf, v26, "SwitchName=s0 Nodes=n[0-3] LinkSpeed=x\nBlockName=b Nodes=n[\n", []string{`x:1:38: LinkSpeed="x"; want a number`, "x:2:19: Nodes: hostlist"}},
-		"slurmdbd.conf":   {SlurmdbdConf, v24, "DbdHost=a\nStoragePort=3306\nMaxPurgeLimit=5\n", []string{"x:3:1: Slurm 24.11 does not know MaxPurgeLimit yet"}},
+		"removed": {SlurmConf, v24, min + "SallocDefaultCommand=x\nFastSchedule=2\nFastSchedule=1\nAccountingStorageLoc=x\n", []string{"x:3:1: SallocDefaultCommand has been removed from Slurm; write LaunchParameters=use_interactive_step",
+			"x:4:1: FastSchedule has been removed", "~x:5:1: FastSchedule stands at x:4:1", "x:6:1: AccountingStorageLoc has been removed"}},
+		"select type": {SlurmConf, v24, min + "SelectTypeParameters=cr_core,CR_LLN\nPartitionName=p SelectTypeParameters=CR_Core_Memory State=up\n", nil},
+		"select types": {SlurmConf, v24, min + "SelectTypeParameters=CR_Cores\nSelectTypeParameters=CR_CPU,CR_Core,CR_ONE_TASK_PER_CORE,CR_NO_DIST_TOPO_BLOCK\n", []string{
+			`x:3:22: SelectTypeParameters: "CR_CORES" is no word of it; Slurm has CR_SOCKET, `, "x:4:22: SelectTypeParameters: Slurm 24.11 does not know CR_NO_DIST_TOPO_BLOCK yet", "x:4:22: SelectTypeParameters=CR_CPU,CR_Core,", "x:4:22: SelectTypeParameters: CR_ONE_TASK_PER_CORE does not go with CR_CPU; write CR_CORE instead", "~x:4:1: SelectTypeParameters stands at"}},
+		"partition's words": {SlurmConf, v24, min + "PartitionName=p State=on SelectTypeParameters=CR_CPU\n", []string{`x:3:23: State="on"; write UP, DOWN, DRAIN or INACTIVE`, `x:3:47: a partition's SelectTypeParameters="CR_CPU"`}},
+		"gres.conf":         {GresConf, v24, "AutoDetect=off\nName=gpu Type=h100 File=/dev/nvidia[0-3] Cores=0-7\nNodeName=n[1-2] Name=gpu Count=2\nName=gpu CPU=3\n", []string{`x:4:10: "CPU" is no key of a Name line in Slurm 24.11; is CPUs meant?`}},
+		"cgroup.conf":       {CgroupConf, v24, "ConstrainCores=yes\nAllowedRAMSpace=99.5\nMaxRAMPercent=lots\nCgroupAutomount=yes\nCgroupSlice=x\n", []string{`x:3:15: MaxRAMPercent="lots"; want a number`, "~x:4:1: CgroupAutomount has no effect any more; remove it", "x:5:1: Slurm 24.11 does not know CgroupSlice yet"}},
+		"topology.conf":     {TopologyConf, v26, "SwitchName=s0 Nodes=n[0-3] LinkSpeed=x\nBlockName=b Nodes=n[\n", []string{`x:1:38: LinkSpeed="x"; want a number`, "x:2:19: Nodes: hostlist"}},
+		"slurmdbd.conf":     {SlurmdbdConf, v24, "DbdHost=a\nStoragePort=3306\nMaxPurgeLimit=5\n", []string{"x:3:1: Slurm 24.11 does not know MaxPurgeLimit yet"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
