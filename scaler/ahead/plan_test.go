@@ -62,10 +62,11 @@ func (f Facts) with(change func(*Facts)) Facts {
 	return f
 }
 
-func (f Facts) state(s scaler.NodeState, cpus uint32, names ...string) Facts {
+// up has these nodes up, with as many CPUs in use.
+func (f Facts) up(cpus uint32, names ...string) Facts {
 	for i := range f.Snapshot.Nodes {
 		if n := &f.Snapshot.Nodes[i]; slices.Contains(names, n.Name) {
-			n.State, n.AllocCPUs = s, cpus
+			n.State, n.AllocCPUs = scaler.NodeUp, cpus
 		}
 	}
 	return f
@@ -108,7 +109,7 @@ func TestMake(t *testing.T) {
 		"too early":              {cluster(whole(7, "cpu", 2, begins(50))), []Settings{cpu}, "next 30s\n"},
 		"a begin time":           {cluster(whole(7, "cpu", 2, begins(20))), []Settings{cpu}, "cpu: 2 [cpu-0 cpu-1] until 1m50s; job 7 BeginTime at 20s 2\nnext 1m50s\n"},
 		"a begin time just past": {cluster(whole(7, "cpu", 2, begins(0))).with(func(f *Facts) { f.Snapshot.Jobs[0].Reason = "BeginTime" }), []Settings{cpu}, ""},
-		"its time has come, and Slurm has not": {cluster(whole(7, "cpu", 1, begins(-20))).state(scaler.NodeUp, 0, "cpu-0").with(func(f *Facts) { f.Wished = map[uint32]Job{7: {ID: 7, Source: BeginTime, Start: in(-20)}} }), []Settings{cpu},
+		"its time has come, and Slurm has not": {cluster(whole(7, "cpu", 1, begins(-20))).up(0, "cpu-0").with(func(f *Facts) { f.Wished = map[uint32]Job{7: {ID: 7, Source: BeginTime, Start: in(-20)}} }), []Settings{cpu},
 			"cpu: 1 [cpu-0] until 1m10s; job 7 BeginTime at -20s 1\nnext 1m10s\n"},
 		"its time was long ago": {cluster(whole(7, "cpu", 1, begins(-100))).with(func(f *Facts) { f.Wished = map[uint32]Job{7: {ID: 7, Source: BeginTime, Start: in(-100)}} }), []Settings{cpu}, ""},
 		"another NodeSet's":     {cluster(whole(7, "gpu", 2, begins(10))), []Settings{cpu}, "next 1m40s\n"},
@@ -125,12 +126,12 @@ func TestMake(t *testing.T) {
 		"not of this source":                   {cluster(whole(7, "cpu", 2, begins(10))), []Settings{set(func(s *Settings) { s.Sources = []Source{Dependency} })}, ""},
 		"beside jobs that Slurm powers up for": {cluster(whole(1, "cpu", 3, nil), whole(7, "cpu", 2, begins(10))), []Settings{cpu}, "next 1m40s\n"},
 		"after jobs that Slurm powers up for":  {cluster(whole(1, "cpu", 3, nil), whole(7, "cpu", 1, begins(10))), []Settings{cpu}, "cpu: 1 [cpu-3] until 1m40s; job 7 BeginTime at 10s 1\nnext 1m40s\n"},
-		"idle nodes are held":                  {cluster(whole(7, "cpu", 2, begins(10))).state(scaler.NodeUp, 0, "cpu-2"), []Settings{cpu}, "cpu: 2 [cpu-2 cpu-3] until 1m40s; job 7 BeginTime at 10s 2\nnext 1m40s\n"},
-		"on nodes that others leave":           {cluster(runs(1, "cpu-0", 8), whole(7, "cpu", 2, begins(10))).state(scaler.NodeUp, 4, "cpu-0"), []Settings{cpu}, "cpu: 1 [cpu-1] until 1m40s; job 7 BeginTime at 10s 1\nnext 1m40s\n"},
-		"others leave too late":                {cluster(runs(1, "cpu-0", 12), whole(7, "cpu", 2, begins(10))).state(scaler.NodeUp, 4, "cpu-0"), []Settings{cpu}, "cpu: 2 [cpu-1 cpu-2] until 1m40s; job 7 BeginTime at 10s 2\nnext 1m40s\n"},
-		"each at its own time": {cluster(runs(1, "cpu-0", 12), whole(7, "cpu", 1, begins(10)), whole(8, "cpu", 1, begins(13))).state(scaler.NodeUp, 4, "cpu-0"), []Settings{cpu},
+		"idle nodes are held":                  {cluster(whole(7, "cpu", 2, begins(10))).up(0, "cpu-2"), []Settings{cpu}, "cpu: 2 [cpu-2 cpu-3] until 1m40s; job 7 BeginTime at 10s 2\nnext 1m40s\n"},
+		"on nodes that others leave":           {cluster(runs(1, "cpu-0", 8), whole(7, "cpu", 2, begins(10))).up(4, "cpu-0"), []Settings{cpu}, "cpu: 1 [cpu-1] until 1m40s; job 7 BeginTime at 10s 1\nnext 1m40s\n"},
+		"others leave too late":                {cluster(runs(1, "cpu-0", 12), whole(7, "cpu", 2, begins(10))).up(4, "cpu-0"), []Settings{cpu}, "cpu: 2 [cpu-1 cpu-2] until 1m40s; job 7 BeginTime at 10s 2\nnext 1m40s\n"},
+		"each at its own time": {cluster(runs(1, "cpu-0", 12), whole(7, "cpu", 1, begins(10)), whole(8, "cpu", 1, begins(13))).up(4, "cpu-0"), []Settings{cpu},
 			"cpu: 1 [cpu-1] until 1m40s; job 7 BeginTime at 10s 1\nnext 1m40s\n"},
-		"a dependency":                      {cluster(runs(1, "cpu-0", 10), whole(7, "cpu", 3, depends("afterok:1(unfulfilled)"))).state(scaler.NodeUp, 4, "cpu-0"), []Settings{cpu}, "cpu: 2 [cpu-1 cpu-2] until 1m40s; job 7 Dependency at 10s 2\nnext 1m40s\n"},
+		"a dependency":                      {cluster(runs(1, "cpu-0", 10), whole(7, "cpu", 3, depends("afterok:1(unfulfilled)"))).up(4, "cpu-0"), []Settings{cpu}, "cpu: 2 [cpu-1 cpu-2] until 1m40s; job 7 Dependency at 10s 2\nnext 1m40s\n"},
 		"a dependency without limit":        {cluster(runs(1, "cpu-0", 0), whole(7, "cpu", 3, depends("afterok:1(unfulfilled)"))), []Settings{cpu}, ""},
 		"a dependency on a pending job":     {cluster(whole(1, "cpu", 1, begins(5)), whole(7, "cpu", 3, depends("afterok:1(unfulfilled)"))), []Settings{cpu}, "cpu: 1 [cpu-0] until 1m35s; job 1 BeginTime at 5s 1\nnext 1m35s\n"},
 		"dependencies, the last counts":     {cluster(runs(1, "", 10), runs(2, "", 15), whole(7, "cpu", 1, depends("afterok:1(unfulfilled),afterany:2(unfulfilled)"))), []Settings{cpu}, "cpu: 1 [cpu-0] until 1m45s; job 7 Dependency at 15s 1\nnext 1m45s\n"},
@@ -139,14 +140,14 @@ func TestMake(t *testing.T) {
 		"dependencies that failed":          {cluster(runs(1, "", 10), whole(7, "cpu", 1, depends("afterok:1(failed)"))), []Settings{cpu}, ""},
 		"after an array":                    {cluster(scaler.Job{ID: 2, ArrayJobID: 1, State: scaler.JobRunning, End: in(9)}, scaler.Job{ID: 1, ArrayJobID: 1, State: scaler.JobRunning, End: in(11)}, whole(7, "cpu", 1, depends("afterok:1_*(unfulfilled)"))), []Settings{cpu}, "cpu: 1 [cpu-0] until 1m41s; job 7 Dependency at 11s 1\nnext 1m41s\n"},
 		"after an array that waits":         {cluster(scaler.Job{ID: 2, ArrayJobID: 1, State: scaler.JobRunning, End: in(9)}, whole(1, "cpu", 1, func(j *scaler.Job) { j.ArrayJobID, j.ArrayTasks, j.Reason = 1, "3-4", "JobHeldUser" }), whole(7, "cpu", 1, depends("afterok:1_*(unfulfilled)"))), []Settings{cpu}, ""},
-		"after a job that leaves":           {cluster(scaler.Job{ID: 1, State: scaler.JobLeaving, Nodes: "cpu-0"}, whole(7, "cpu", 2, depends("afterany:1(unfulfilled)"))).state(scaler.NodeUp, 4, "cpu-0"), []Settings{cpu}, "cpu: 2 [cpu-1 cpu-2] until 1m30s; job 7 Dependency at 0s 2\nnext 1m30s\n"},
+		"after a job that leaves":           {cluster(scaler.Job{ID: 1, State: scaler.JobLeaving, Nodes: "cpu-0"}, whole(7, "cpu", 2, depends("afterany:1(unfulfilled)"))).up(4, "cpu-0"), []Settings{cpu}, "cpu: 2 [cpu-1 cpu-2] until 1m30s; job 7 Dependency at 0s 2\nnext 1m30s\n"},
 		"a begin time after the dependency": {cluster(runs(1, "", 10), whole(7, "cpu", 1, func(j *scaler.Job) { depends("afterok:1(unfulfilled)")(j); begins(15)(j) })), []Settings{cpu}, "cpu: 1 [cpu-0] until 1m45s; job 7 BeginTime at 15s 1\nnext 1m45s\n"},
 		"a reservation": {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { j.Reservation, j.Reason = "r", "Reservation" })).with(func(f *Facts) {
 			f.Reservations = map[string]scaler.Reservation{"r": {Nodes: "cpu-[2-3]", Start: in(10)}}
 		}), []Settings{cpu},
 			"cpu: 1 [cpu-2] until 1m40s; job 7 Reservation at 10s 1\nnext 1m40s\n"},
 		"a reservation that is not known": {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { j.Reservation, j.Reason = "r", "Reservation" })), []Settings{cpu}, ""},
-		"an expected start": {cluster(runs(1, "cpu-[0-1]", 10), whole(7, "cpu", 3, func(j *scaler.Job) { j.Reason, j.Start = "Resources", in(10) })).state(scaler.NodeUp, 4, "cpu-0", "cpu-1"), []Settings{cpu},
+		"an expected start": {cluster(runs(1, "cpu-[0-1]", 10), whole(7, "cpu", 3, func(j *scaler.Job) { j.Reason, j.Start = "Resources", in(10) })).up(4, "cpu-0", "cpu-1"), []Settings{cpu},
 			"cpu: 1 [cpu-2] until 1m40s; job 7 ExpectedStart at 10s 1\nnext 1m40s\n"},
 		"held":              {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { begins(10)(j); j.Priority = 0 })), []Settings{cpu}, ""},
 		"an array":          {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { begins(10)(j); j.ArrayJobID, j.ArrayTasks, j.ArrayLimit = 7, "0-9%3", 3 })), []Settings{cpu}, "cpu: 3 [cpu-0 cpu-1 cpu-2] until 1m40s; job 7 BeginTime at 10s 3\nnext 1m40s\n"},
@@ -160,7 +161,7 @@ func TestMake(t *testing.T) {
 
 func TestTally(t *testing.T) {
 	wish := func(set string, jobs ...Job) Plan { return Plan{Wishes: []Wish{{NodeSet: set, Jobs: jobs}}} }
-	up := func(names ...string) Facts { return cluster().state(scaler.NodeUp, 0, names...) }
+	up := func(names ...string) Facts { return cluster().up(0, names...) }
 	job := Job{ID: 7, Start: in(10), Nodes: 2}
 	type look struct {
 		at   int
@@ -210,7 +211,7 @@ func TestMakeProperties(t *testing.T) {
 			}))
 		}
 		jobs = append(jobs, runs(99, "cpu-0", rapid.IntRange(1, 60).Draw(t, "end")))
-		facts := cluster(jobs...).state(scaler.NodeUp, 4, "cpu-0").state(scaler.NodeUp, 0, "cpu-1")
+		facts := cluster(jobs...).up(4, "cpu-0").up(0, "cpu-1")
 		settings := []Settings{
 			{NodeSet: "cpu", Lead: time.Duration(rapid.IntRange(1, 60).Draw(t, "lead")) * time.Second, MaxNodes: rapid.IntRange(0, 5).Draw(t, "max"), PerAccount: map[string]int{"a": rapid.IntRange(0, 3).Draw(t, "a")}},
 			{NodeSet: "gpu", Lead: 30 * time.Second, MaxNodes: 2, MaxPerAccount: 1},

@@ -26,6 +26,7 @@ func newEnds(now time.Time, jobs []scaler.Job) *ends {
 		j := &jobs[i]
 		this := end{}
 		switch j.State {
+		case scaler.JobPending: // nobody knows
 		case scaler.JobRunning:
 			this = end{j.End, !j.End.IsZero()}
 		case scaler.JobLeaving, scaler.JobEnded:
