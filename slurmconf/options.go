@@ -125,7 +125,6 @@ var knownOptions = sync.OnceValue(func() map[Kind]options {
 			add(kindDefunct, always, "CgroupAutomount").
 			add(kindFloat, always, "AllowedRAMSpace AllowedSwapSpace MaxRAMPercent MaxSwapPercent MemoryLimitThreshold").
 			add(kindString, always, "AllowedDevicesFile CgroupMountpoint CgroupPlugin").
-			add(kindString, gone, "CgroupReleaseAgentDir").
 			add(kindString, young, "CgroupSlice EnableExtraControllers").
 			add(kindUint64, always, "MemorySwappiness MinRAMSpace SystemdTimeout"),
 		GresConf: options{"name": {{name: "Name", kind: kindRecord, fields: gres}}, "nodename": {{name: "NodeName", kind: kindRecord, fields: gres}}}.

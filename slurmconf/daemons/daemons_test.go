@@ -70,14 +70,20 @@ func (s slurm) write(t require.TestingT, files map[string]string) (outside, insi
 	return outside, inside
 }
 
-// start runs slurmctld with the files in a directory.
-func (s slurm) start(t require.TestingT, dir string) read {
+// run runs a command in the image, with a network and processes of its own; none: slurmctld.
+func (s slurm) run(t require.TestingT, dir, command string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "unshare", "--net", "--pid", "--mount", "--uts", "--fork", "--kill-child",
-		"sh", "testdata/slurmctld.sh", s.root, dir).CombinedOutput()
+		"sh", "testdata/daemon.sh", s.root, dir, command).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	r := read{output: string(out), refused: strings.Contains(string(out), "REFUSED\n"), config: map[string]string{}}
+	return string(out)
+}
+
+// start runs slurmctld with the files in a directory.
+func (s slurm) start(t require.TestingT, dir string) read {
+	out := s.run(t, dir, "")
+	r := read{output: out, refused: strings.Contains(out, "REFUSED\n"), config: map[string]string{}}
 	config, rest, _ := strings.Cut(r.output, "== nodes\n")
 	nodes, partitions, _ := strings.Cut(rest, "== partitions\n")
 	for _, line := range strings.Split(config, "\n") {
