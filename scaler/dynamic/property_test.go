@@ -70,6 +70,7 @@ func TestProperties(t *testing.T) {
 			case 9:
 				w.planner = New(Config{Owner: owner})
 				w.todo, restarted = nil, true
+				w.reading, begun = nil, nil // the loop gives a new planner none of the reads of the one before
 			case 10:
 				w.blind = draw(4, "blind") == 0
 			case 11:

@@ -183,3 +183,24 @@ func TestDynamicPodLost(t *testing.T) {
 		c.waitNothing()
 	})
 }
+
+// Generic resources come with the registration, and devices from gres.conf.
+func TestDynamicGPUs(t *testing.T) {
+	forEachVersion(t, func(t *testing.T, version string) {
+		o := dynamicOptions(version)
+		for i, line := range o.NodeLines {
+			if strings.HasPrefix(line, "NodeName=") {
+				o.NodeLines[i] += " Gres=gpu:h100:2"
+			}
+		}
+		gpus, err := stack.FakeGPUs("dyn-[0-3],shape-[0-7]", "h100", 2)
+		require.NoError(t, err)
+		o.GresLines = []string{gpus}
+		c := deploy(t, "dyngpu", version, o, nodeSet{name: "dyn", nodes: "dyn-[0-3]", dynamic: true, gres: "gpu:h100:2"})
+		two := c.sbatch("srun sh -c 'test $CUDA_VISIBLE_DEVICES = 0,1'", "--gres=gpu:h100:2")
+		one := c.sbatch("sleep 1", "--gpus=1")
+		c.waitJob(two, "COMPLETED")
+		c.waitJob(one, "COMPLETED")
+		c.waitNothing()
+	})
+}
