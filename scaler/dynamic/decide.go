@@ -3,6 +3,7 @@ package dynamic
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
@@ -108,7 +109,14 @@ func (p *Planner) booting(n *node) {
 	late := p.now.Sub(n.bootAt) >= cmp.Or(s.Deadline, p.cfg.Deadline)
 	lasting := n.trouble != powersave.TroubleNone && p.now.Sub(n.since) >= cmp.Or(s.UnschedulableGrace, p.cfg.Grace)
 	choice := p.breakers.Look(p.now, s.NodeSet, p.offerings(n.set))
+	refused := n.rec != nil && n.rec.InstanceID == n.pod.UID && n.rec.State.Any(powersave.NodeInvalidReg)
 	switch {
+	case refused && !n.rec.State.Any(powersave.NodeDrain):
+		if p.told(n) {
+			p.drain(n, "slurmctld refuses its registration: "+n.rec.Reason)
+		}
+	case refused:
+		p.bootFailed(n, powersave.TroubleRefused)
 	case lasting && n.pod.ScaleUp.IsZero(), late && n.trouble != powersave.TroubleNone:
 		p.bootFailed(n, n.trouble)
 	case late:
@@ -125,8 +133,12 @@ func (p *Planner) bootFailed(n *node, class powersave.Trouble) {
 		return
 	}
 	text := why(n.pod)
-	if class == powersave.TroubleBootstrap {
+	switch class {
+	case powersave.TroubleBootstrap:
 		text = "slurmd did not register by the deadline"
+	case powersave.TroubleRefused:
+		text = strings.TrimPrefix(n.rec.Reason, reasonPrefix)
+	default:
 	}
 	p.say(true, n, "the node cannot boot: "+string(class)+": "+text)
 	if n.tried {
@@ -148,7 +160,6 @@ func (p *Planner) giveUp(n *node, text string) {
 		n.tried = false
 	}
 	p.deletePod(n, text)
-	p.out[len(p.out)-1] = DeletePod{Node: n.name, NodeSet: n.set, UID: n.pod.UID, Why: text, Booting: true}
 }
 
 // serving looks after a node that has registered.

@@ -60,12 +60,13 @@ type CreatePod struct {
 	Generation              int64
 }
 
-// DeletePod asks for the pod with exactly this UID to go.
-type DeletePod struct {
-	Node, NodeSet, UID, Why string
-	// Booting: it has not registered. Whoever carries it out looks once more right before, and fails if it has: then a
-	// job may be on it.
-	Booting bool
+// DeletePod asks for the pod with exactly this UID to go. Whoever carries it out has Slurm asked for the node right before, and
+// fails unless MayGo: a pod that boots could register meanwhile, and an order of a bridge that led before arrive late.
+type DeletePod struct{ Node, NodeSet, UID, Why string }
+
+// MayGo reports whether a pod may be deleted while Slurm shows its node like this: no job is on it, and none may come.
+func MayGo(n powersave.SlurmNode, uid string) bool {
+	return n.InstanceID != uid || !n.State.Any(inUse) && n.State.Any(powersave.NodeDrain|powersave.NodeDown)
 }
 
 // Update asks slurmctld for a change to one or more nodes.

@@ -237,6 +237,32 @@ func TestNeverRegisters(t *testing.T) {
 	assert.Equal(t, "slurmd did not register by the deadline", c.Breakers[0].Reason)
 }
 
+// slurmctld takes no node that offers less than it says.
+func TestRefused(t *testing.T) {
+	for name, own := range map[string]powersave.NodeState{"drained by slurmctld": powersave.NodeDrain, "and not": 0} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld("dyn-[0-9]", 0)
+			w.submit(1)
+			for range 60 {
+				w.second(true)
+				for _, r := range w.records {
+					if !r.State.Any(powersave.NodeInvalidReg) {
+						r.State |= powersave.NodeInvalidReg | own
+						r.Reason = "gres/gpu count reported lower than configured"
+					}
+				}
+				if len(w.planner.Counts()[0].Breakers) > 0 {
+					break
+				}
+			}
+			require.NotEmpty(t, w.planner.Counts()[0].Breakers)
+			assert.Equal(t, powersave.TroubleRefused, w.planner.Counts()[0].Breakers[0].Class)
+			assert.Contains(t, w.planner.Counts()[0].Breakers[0].Reason, "gres/gpu count")
+			assert.Empty(t, w.broken)
+		})
+	}
+}
+
 // Nothing is taken down while one side cannot be read.
 func TestOldReads(t *testing.T) {
 	for name, blind := range map[string]bool{"Slurm": false, "Kubernetes": true} {

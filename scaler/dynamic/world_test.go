@@ -35,6 +35,7 @@ type world struct {
 	broken  []string // promises that were not kept
 	reports []Report
 	created int
+	shown   map[string]bool // UIDs of pods that a planner was shown
 }
 
 type job struct {
@@ -61,7 +62,7 @@ func newWorld(names string, floor int, change ...func(*powersave.NodeSet)) *worl
 	return &world{
 		now: start, planner: New(Config{Owner: owner}), sets: []powersave.NodeSet{set},
 		records: map[string]*powersave.SlurmNode{}, pods: map[string]*powersave.Pod{}, reserved: map[string]string{},
-		shape: scaler.Shape{CPUs: 2, Memory: 1000},
+		shape: scaler.Shape{CPUs: 2, Memory: 1000}, shown: map[string]bool{},
 	}
 }
 
@@ -92,7 +93,7 @@ func (w *world) schedule() {
 		var on []string
 		for _, name := range slices.Sorted(maps.Keys(w.records)) {
 			r := w.records[name]
-			usable := r.State.Any(powersave.NodeIdle) && !r.State.Any(powersave.NodeDrain|powersave.NodeDown|powersave.NodeNotResponding) && w.reserved[name] == ""
+			usable := r.State.Any(powersave.NodeIdle) && !r.State.Any(powersave.NodeDrain|powersave.NodeDown|powersave.NodeNotResponding|powersave.NodeInvalidReg) && w.reserved[name] == ""
 			if usable && (j.wants == "" || strings.Contains(","+j.wants+",", ","+name+",")) && len(on) < j.count {
 				on = append(on, name)
 			}
@@ -173,6 +174,7 @@ func (w *world) step() {
 	f := Facts{Sets: w.sets, Blind: w.blind, Slurm: w.reading, Asked: w.asked}
 	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		f.Pods = append(f.Pods, *w.pods[name])
+		w.shown[w.pods[name].UID] = w.shown[w.pods[name].UID] || !w.blind
 	}
 	for _, a := range w.planner.Step(w.now, f) {
 		if r, ok := a.(Report); ok {
@@ -234,8 +236,8 @@ func (w *world) effect(a Action, o *Outcome) {
 		if pod == nil || pod.UID != a.UID {
 			return
 		}
-		if a.Booting && r != nil && r.InstanceID == a.UID {
-			o.Err = "it has registered"
+		if r != nil && pod.Phase != powersave.PodFailed && !MayGo(*r, a.UID) {
+			o.Err = "not any more"
 			return
 		}
 		if r != nil && r.InstanceID == a.UID && pod.Phase != powersave.PodFailed {

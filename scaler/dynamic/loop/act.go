@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -39,7 +40,7 @@ func (l *Loop) act(ctx context.Context, actions []dynamic.Action) {
 			})
 		case dynamic.DeletePod:
 			l.do(ctx, l.deletes, a, func(ctx context.Context) error {
-				if err := l.stillBoots(ctx, a); err != nil {
+				if err := l.mayGo(ctx, a); err != nil {
 					return err
 				}
 				gone, err := l.Kubernetes.Delete(ctx, a.Node, a.UID)
@@ -105,18 +106,15 @@ func (l *Loop) do(ctx context.Context, slots chan struct{}, a dynamic.Action, ca
 	})
 }
 
-// stillBoots fails if the node of a pod that is to go because it did not register has done so meanwhile.
-func (l *Loop) stillBoots(ctx context.Context, a dynamic.DeletePod) error {
-	if !a.Booting {
-		return nil
-	}
+// mayGo fails if Slurm uses the node of a pod that is to go.
+func (l *Loop) mayGo(ctx context.Context, a dynamic.DeletePod) error {
 	nodes, err := l.Slurm.Nodes(ctx, a.Node)
 	if err != nil && !missing(err) {
 		return err
 	}
 	for _, n := range nodes {
-		if n.InstanceID == a.UID {
-			return errors.New("it has registered meanwhile")
+		if !dynamic.MayGo(n, a.UID) {
+			return fmt.Errorf("Slurm shows the node %s by now", n.State)
 		}
 	}
 	return nil
