@@ -1,7 +1,16 @@
 package powersave
 
+import "slices"
+
 // floorUpdated takes in the answer to an update of keepFloor; false: it is none.
 func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
+	asked := func(name string) bool {
+		n := e.nodes[name]
+		return n != nil && n.warm.ask != StateNone && n.warm.ask == u.State
+	}
+	if slices.ContainsFunc(u.Nodes, func(name string) bool { return !asked(name) }) { // another part of the Engine waits for it
+		return false
+	}
 	var of *floor
 	ours := map[string]int{} // by NodeSet
 	if u.State == StatePowerUp && err == "" {
@@ -13,9 +22,6 @@ func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
 	}
 	for _, name := range u.Nodes {
 		n := e.nodes[name]
-		if n == nil || n.warm.ask == StateNone || n.warm.ask != u.State {
-			continue
-		}
 		n.warm.ask = StateNone
 		if of == nil {
 			of = e.floors.of[n.set]
