@@ -90,6 +90,9 @@ func objects(o Options, conf map[string]string, k keys) []runtime.Object {
 			corev1.ServicePort{Name: "slurmctld", Port: slurmctldPort}, corev1.ServicePort{Name: "metrics", Port: metricsPort}),
 		headless(meta(ServiceNodes), map[string]string{v1alpha1.LabelCluster: o.ClusterName}, corev1.ServicePort{Name: "slurmd", Port: 6818}),
 	)
+	if o.OpenSlurmrestd {
+		list = append(list, headless(meta("slurmrestd"), componentLabels, corev1.ServicePort{Name: "slurmrestd", Port: 6820}))
+	}
 	if !o.NoBridge {
 		list = append(list,
 			&corev1.ServiceAccount{ObjectMeta: meta(bridgeAccount)},
@@ -274,10 +277,14 @@ func slurmctld(o Options) corev1.Container {
 	return c
 }
 
-// slurmrestd listens inside the pod only. It holds no key: SLURM_JWT=daemon makes it pass on the callers' tokens.
+// slurmrestd listens inside the pod only, unless OpenSlurmrestd. It holds no key: SLURM_JWT=daemon makes it pass on the callers' tokens.
 func slurmrestd(o Options) corev1.Container {
+	address := "127.0.0.1:6820"
+	if o.OpenSlurmrestd {
+		address = "0.0.0.0:6820"
+	}
 	c := container(ContainerSlurmrestd, o.SlurmImage,
-		"slurmrestd", "-a", "rest_auth/jwt", "-s", "openapi/slurmctld", "127.0.0.1:6820", "unix:"+SlurmrestdSocket)
+		"slurmrestd", "-a", "rest_auth/jwt", "-s", "openapi/slurmctld", address, "unix:"+SlurmrestdSocket)
 	c.Env = []corev1.EnvVar{
 		{Name: "SLURM_JWT", Value: "daemon"},
 		// It would put itself into namespaces of its own, needs CAP_SYS_ADMIN for that, and ends without. The container is that already.

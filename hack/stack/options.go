@@ -50,6 +50,9 @@ type Options struct {
 	// SpoolSize, when not empty, puts the spool on a file system of that size ("8Mi") of its own, in memory, so that it can be filled.
 	SpoolSize string
 
+	// OpenSlurmrestd lets other pods reach slurmrestd, at slurmrestd.<Namespace>:6820.
+	OpenSlurmrestd bool
+
 	// BridgeArgs are further arguments for the bridge.
 	BridgeArgs []string
 	// TwoBridges adds a second one with a spool of its own, as beside a backup slurmctld. ActiveSpool tells which of

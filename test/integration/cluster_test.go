@@ -88,7 +88,9 @@ func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	require.NoError(t, err, "KUBECONFIG must name the test cluster")
 	config.QPS, config.Burst = 100, 200
-	o.Namespace = name + "-" + strings.ReplaceAll(version, ".", "")
+	if o.Namespace == "" {
+		o.Namespace = name + "-" + strings.ReplaceAll(version, ".", "")
+	}
 	o.SlurmVersion = version
 	if o.SuspendTime == 0 {
 		o.SuspendTime = 3

@@ -1,0 +1,205 @@
+//go:build integration && keda
+
+package integration
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slurmtide/slurmtide/hack/stack"
+)
+
+// examples are the manifests that the user guide offers.
+const examples = "../../docs/examples/keda/"
+
+// kedaNodes are the node names in the examples.
+const kedaNodes = "cpu-[0-49]"
+
+// deployKEDA puts up a stack with the names that the examples have, and the scaler.
+func deployKEDA(t *testing.T, version string, o stack.Options, set nodeSet) *cluster {
+	t.Helper()
+	o.Namespace, o.ClusterName, o.OpenSlurmrestd = "slurm", "tide", true
+	c := deploy(t, "keda", version, o, set)
+	kubectl(t, "", "apply", "-f", examples+"scaler.yaml")
+	c.scaleScaler(1)
+	return c
+}
+
+// forEachVersionInTurn is for tests that use one namespace.
+func forEachVersionInTurn(t *testing.T, test func(t *testing.T, version string)) {
+	versions := stack.Versions()
+	if only := os.Getenv("SLURM_VERSIONS"); only != "" {
+		versions = strings.Fields(only)
+	}
+	for _, v := range versions {
+		t.Run(v, func(t *testing.T) { test(t, v) })
+	}
+}
+
+// Real KEDA scales a NodeSet of a real Slurm, with the manifests of the user guide as they are.
+func TestKEDAScales(t *testing.T) { forEachVersionInTurn(t, kedaScales) }
+
+// The same where nodes register themselves. slurmctld cannot power up what it does not know: the job waits until the nodes are there.
+func TestKEDADynamic(t *testing.T) {
+	forEachVersionInTurn(t, func(t *testing.T, version string) {
+		c := deployKEDA(t, version, stack.Options{
+			NodeLines:      []string{"NodeSet=dyn Feature=dyn"},
+			PartitionLines: []string{"PartitionName=dyn Nodes=dyn Default=YES"},
+			ExtraConf:      []string{"MaxNodeCount=64", "SuspendExcStates=DYNAMIC_NORM"},
+		}, nodeSet{name: "cpu", nodes: kedaNodes, dynamic: true})
+		c.scaledObject("scaledobject-push.yaml")
+		k := c.follow()
+		id := c.sbatch("sleep 40", "-N10", "--exclusive")
+		c.kedaFigure("Dynamic: sbatch to a 10-node job running", version, c.untilRunning(id, k.began), 25*time.Second)
+		k.reaches(10)
+		c.kedaFigure("Dynamic: sbatch to replicas 10", version, k.took(10), 25*time.Second)
+		c.waitJob(id, "COMPLETED")
+		k.reaches(0)
+		c.waitNothing()
+		assert.LessOrEqual(c.t, k.most(), int32(10), "KEDA and the bridge want the same nodes: %s", k)
+	})
+}
+
+func kedaScales(t *testing.T, version string) {
+	c := deployKEDA(t, version, stack.Options{Gate: true}, nodeSet{name: "cpu", nodes: kedaNodes})
+	sub := func(name string, test func()) {
+		t.Run(name, func(t *testing.T) {
+			c.t = t
+			test()
+		})
+		c.t = t
+	}
+
+	c.scaledObject("scaledobject-push.yaml")
+	sub("push, one node", func() {
+		k := c.follow()
+		id := c.sbatch("sleep 5", "-N1")
+		k.reaches(1)
+		c.kedaFigure("push: sbatch to replicas 1", version, k.took(1), 10*time.Second)
+		c.waitJob(id, "COMPLETED")
+		k.reaches(0)
+		c.waitZero(kedaNodes)
+	})
+	sub("push, a job of ten nodes", func() {
+		k := c.follow()
+		id := c.sbatch("sleep 40", "-N10", "--exclusive")
+		c.kedaFigure("Cloud: sbatch to a 10-node job running", version, c.untilRunning(id, k.began), 6*time.Second)
+		k.reaches(10)
+		c.kedaFigure("push: sbatch to replicas 10", version, k.took(10), 25*time.Second)
+		c.waitJob(id, "COMPLETED")
+		k.reaches(0)
+		c.waitZero(kedaNodes)
+		assert.LessOrEqual(c.t, k.most(), int32(11), "Slurm and KEDA ask for the same nodes but for one, which KEDA may wake before slurmctld has chosen: %s", k)
+	})
+	sub("push, an array", func() {
+		k := c.follow()
+		id := c.sbatch("sleep 20", "--array=1-8%6", "-N1", "--exclusive")
+		k.reaches(6)
+		c.within(kedaPatience, time.Second, "the array to end", func() (bool, string) {
+			out := c.slurm("squeue", "--noheader", "--array", "--states=all", "--format=%T", "--jobs", id)
+			return strings.Count(out, "COMPLETED") == 8, out
+		})
+		k.reaches(0)
+		assert.LessOrEqual(c.t, k.most(), int32(7), "%s", k)
+		c.waitZero(kedaNodes)
+	})
+
+	c.scaledObject("scaledobject-poll.yaml")
+	sub("poll", func() {
+		k := c.follow()
+		id := c.sbatch("sleep 30", "-N3", "--exclusive")
+		k.reaches(1)
+		c.kedaFigure("poll: sbatch to replicas 1", version, k.took(1), 10*time.Second)
+		k.reaches(3)
+		c.waitJob(id, "COMPLETED")
+		k.reaches(0)
+	})
+	sub("no scaler", func() {
+		k := c.follow()
+		id := c.sbatch("sleep 300", "-N3", "--exclusive")
+		k.reaches(3)
+		c.scaleScaler(0)
+		c.kedaCondition("Ready", "False")
+		k.stays(45 * time.Second)
+		assert.Equal(c.t, "RUNNING", c.jobField(id, "JobState"))
+		c.scaleScaler(1)
+		c.kedaCondition("Ready", "True")
+		k.stays(20 * time.Second)
+		c.slurm("scancel", id)
+		k.reaches(0)
+	})
+	c.scaledObject("scaledobject-push.yaml")
+	sub("no slurmctld", func() {
+		k := c.follow()
+		id := c.sbatch("sleep 300", "-N3", "--exclusive")
+		k.reaches(3)
+		require.NoError(c.t, c.Signal(c.ctx, "STOP", stack.ContainerSlurmctld))
+		c.kedaCondition("Ready", "False")
+		k.stays(45 * time.Second)
+		// With a fallback that is never fewer than there are.
+		kubectl(c.t, "", "-n", c.ns, "patch", "scaledobject", "cpu", "--type=merge", "-p",
+			`{"spec":{"fallback":{"failureThreshold":2,"replicas":2,"behavior":"currentReplicasIfHigher"}}}`)
+		c.kedaCondition("Fallback", "True")
+		k.stays(30 * time.Second)
+		require.NoError(c.t, c.Signal(c.ctx, "CONT", stack.ContainerSlurmctld))
+		c.kedaCondition("Ready", "True")
+		assert.Equal(c.t, "RUNNING", c.jobField(id, "JobState"))
+		k.stays(20 * time.Second)
+		c.slurm("scancel", id)
+		k.reaches(0)
+		c.waitZero(kedaNodes)
+	})
+}
+
+// scaledObject replaces the ScaledObject cpu by that of an example, and waits until KEDA has taken it.
+func (c *cluster) scaledObject(file string) {
+	c.t.Helper()
+	kubectl(c.t, "", "-n", c.ns, "delete", "scaledobject", "cpu", "--ignore-not-found")
+	kubectl(c.t, "", "apply", "-f", examples+file)
+	c.kedaCondition("Ready", "True")
+}
+
+// kedaCondition waits for a condition of the ScaledObject cpu.
+func (c *cluster) kedaCondition(condition, status string) {
+	c.t.Helper()
+	c.eventually(fmt.Sprintf("the ScaledObject to be %s=%s", condition, status), func() (bool, string) {
+		out := kubectl(c.t, "", "-n", c.ns, "get", "scaledobject", "cpu", "-o", `jsonpath={range .status.conditions[*]}{.type}={.status} {.message}{"\n"}{end}`)
+		return strings.Contains(out, condition+"="+status), out
+	})
+}
+
+// scaleScaler stops the scaler, or starts it again.
+func (c *cluster) scaleScaler(replicas int) {
+	c.t.Helper()
+	kubectl(c.t, "", "-n", c.ns, "scale", "deployment", "slurmtide-scaler", fmt.Sprintf("--replicas=%d", replicas))
+	c.eventually(fmt.Sprintf("%d scalers", replicas), func() (bool, string) {
+		list, err := c.kube.CoreV1().Pods(c.ns).List(c.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=slurmtide-scaler"})
+		require.NoError(c.t, err)
+		ready := 0
+		for _, p := range list.Items {
+			for _, s := range p.Status.ContainerStatuses {
+				if s.Ready {
+					ready++
+				}
+			}
+		}
+		return ready == replicas && len(list.Items) == replicas, fmt.Sprintf("%d pods, %d ready", len(list.Items), ready)
+	})
+}
+
+// untilRunning is the time from began until the job runs, its nodes included.
+func (c *cluster) untilRunning(id string, began time.Time) time.Duration {
+	c.t.Helper()
+	c.within(patience, 100*time.Millisecond, "job "+id+" to run", func() (bool, string) {
+		out := c.slurm("squeue", "--noheader", "--jobs", id, "--format=%T")
+		return out == "RUNNING", out
+	})
+	return time.Since(began)
+}
