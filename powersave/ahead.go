@@ -58,24 +58,30 @@ func (e *Engine) endWishes() {
 	}
 }
 
-// holdFor sorts the idle nodes of a NodeSet into those that its floor, and then a wish, needs, and the rest. idle begins with the
-// floor's own; own of them are held for spec.replicas, and all of them together or those named for the wish.
+// holdFor sorts the idle nodes of a NodeSet into those that are held and the rest. idle begins with the floor's own: that many
+// are held for spec.replicas, beside them those that the wish names, and others until all are held.
 func holdFor(idle []*node, own, all int, w WarmWish) (held, rest []*node) {
 	own = min(len(idle), max(own, 0))
-	held = slices.Clone(idle[:own])
-	others := slices.Clone(idle[own:])
-	if w.Nodes > 0 {
-		named := w.named()
-		slices.SortStableFunc(others, func(a, b *node) int { return named(a, b) })
-		more := min(len(others), max(all-own, 0))
-		held, others = append(held, others[:more]...), others[more:]
+	if w.Nodes <= 0 {
+		return idle[:own], idle[own:]
+	}
+	held, others := slices.Clone(idle[:own]), slices.Clone(idle[own:])
+	slices.SortStableFunc(others, w.named())
+	theirs := 0
+	for theirs < min(len(others), w.Nodes) && slices.Contains(w.Names, others[theirs].name) {
+		theirs++
+	}
+	more := others[:min(len(others), max(all-own, theirs))]
+	taken := make(map[*node]bool, len(more))
+	for _, n := range more {
+		taken[n] = true
 	}
 	for _, n := range idle[own:] { // in their order: lower takes the last
-		if slices.Contains(others, n) {
+		if !taken[n] {
 			rest = append(rest, n)
 		}
 	}
-	return held, rest
+	return append(held, more...), rest
 }
 
 // named orders nodes that the wish names before others.

@@ -288,7 +288,7 @@ func (e *Engine) renewEvery() time.Duration {
 // keepFloor does for one NodeSet what a complete read calls for; nodes are all of it, by name.
 func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 	var idle, off []*node
-	up, on, ours, busy := 0, 0, 0, 0
+	up, on, ours, busy, named := 0, 0, 0, 0, 0
 	wish := e.floors.wishes[set.Name]
 	f.closed = 0
 	for _, n := range nodes {
@@ -299,6 +299,9 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 		switch stand {
 		case standsOff:
 			off = append(off, n)
+			if slices.Contains(wish.Names, n.name) && n.mayPowerUp(e.now) {
+				named++
+			}
 			n.warm = warm{ask: n.warm.ask}
 		case standsOut:
 			n.warm = warm{ask: n.warm.ask}
@@ -352,7 +355,9 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 	hold, rest := holdFor(idle, f.want-up, all-up, wish)
 	e.renew(hold)
 	e.lower(rest, ours-f.want)
-	e.raise(f, set, lacking{all: all, total: len(nodes), own: f.want - up - len(idle), lacks: all - up - len(idle), on: on}, off)
+	// An idle node that is not named is of no use to the jobs: it is reserved, or another job is about to take it.
+	lacks := max(all-up-len(idle), min(named, wish.Nodes))
+	e.raise(f, set, lacking{all: all, total: len(nodes), own: f.want - up - len(idle), lacks: lacks, on: on}, off)
 	if f.want == 0 && ours == 0 && e.floors.wishes[set.Name].Nodes == 0 && !slices.ContainsFunc(nodes, func(n *node) bool { return n.warm.ask != StateNone }) {
 		delete(e.floors.of, set.Name)
 		for _, n := range nodes {

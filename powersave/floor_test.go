@@ -83,7 +83,7 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 					case powersave.StatePowerDown:
 						require.GreaterOrEqual(t, lowered, 0, "only what was lowered is powered down")
 					default:
-						require.LessOrEqual(t, len(u.Nodes), max(floor-busy, ahead))
+						require.LessOrEqual(t, len(u.Nodes), max(floor-busy, 0)+ahead)
 					}
 				}
 			}
