@@ -41,7 +41,7 @@ func TestScaler(t *testing.T) {
 		d := startScaler(c)
 		cpu := map[string]string{"nodeSet": "cpu", "scalerAddress": d.grpc}
 		other := map[string]string{"partition": "other", "cpus": "4", "memory": "800", "maxNodes": "4"}
-		d.within(patience, cpu, 0)
+		d.within(cpu, 0)
 		d.refuses(map[string]string{"nodeSet": "cup"}, codes.NotFound, `there is no NodeSet "cup" (did you mean cpu?)`)
 		d.refuses(map[string]string{"partition": "other"}, codes.NotFound, "partition other has no NodeSet")
 		d.refuses(map[string]string{"nodeSet": "cpu", "cpu": "1"}, codes.InvalidArgument, "cpu: there is no such key (did you mean cpus?)")
@@ -57,7 +57,7 @@ func TestScaler(t *testing.T) {
 			took = append(took, time.Since(submitted))
 			c.slurm("scancel", id)
 			require.False(t, d.pushed(pushes))
-			d.within(patience, cpu, 0)
+			d.within(cpu, 0)
 		}
 		slices.Sort(took)
 		t.Logf("pushed after %v", took)
@@ -75,16 +75,16 @@ func TestScaler(t *testing.T) {
 		// Jobs of several nodes, an array, a job that is held, one that nothing can run.
 		c.sbatch("sleep 600", "-N", "3", "--exclusive")
 		require.True(t, d.pushed(pushes))
-		d.within(patience, cpu, 3)
+		d.within(cpu, 3)
 		c.sbatch("sleep 600", "--hold", "-N", "2", "--exclusive")
 		c.sbatch("sleep 600", "--array=0-1", "--exclusive")
-		d.within(patience, cpu, 5)
+		d.within(cpu, 5)
 		c.sbatch("sleep 600", "--array=0-8", "--exclusive")
-		d.within(patience, cpu, 6)
-		d.within(patience, map[string]string{"nodeSet": "cpu", "includeRunning": "false", "metric": "cpus", "target": "2"}, 0)
-		d.within(patience, other, 0)
+		d.within(cpu, 6)
+		d.within(map[string]string{"nodeSet": "cpu", "includeRunning": "false", "metric": "cpus", "target": "2"}, 0)
+		d.within(other, 0)
 		c.sbatch("sleep 600", "-p", "other", "-N", "2", "-n", "8")
-		d.within(patience, other, 2)
+		d.within(other, 2)
 		assert.Contains(t, d.get("/metrics"), `slurmtide_scaler_nodes_needed{cluster="`+c.Options.ClusterName+`",nodeset="cpu"} 6`)
 		assert.Contains(t, d.get("/metrics"), `why="held"} 1`)
 
@@ -108,7 +108,7 @@ func TestScaler(t *testing.T) {
 			t.Logf("%s hangs: %v", daemon, err)
 			assert.Contains(t, d.get("/readyz"), "ok", "it goes on answering")
 			signal("CONT")
-			d.within(patience, cpu, 6)
+			d.within(cpu, 6)
 		}
 		c.slurm("scancel", "--user=slurm")
 		require.False(t, d.pushed(pushes), "the stream has outlived it")
@@ -213,9 +213,9 @@ func (d *scalerProcess) value(metadata map[string]string) (float64, error) {
 	return v.MetricValueFloat, nil
 }
 
-func (d *scalerProcess) within(limit time.Duration, metadata map[string]string, want float64) {
+func (d *scalerProcess) within(metadata map[string]string, want float64) {
 	d.c.t.Helper()
-	d.c.within(limit, 100*time.Millisecond, fmt.Sprintf("%v for %v", want, metadata), func() (bool, string) {
+	d.c.within(patience, 100*time.Millisecond, fmt.Sprintf("%v for %v", want, metadata), func() (bool, string) {
 		got, err := d.value(metadata)
 		return err == nil && got == want, fmt.Sprintf("%v %v\n%s", got, err, d.c.slurm("squeue", "-a"))
 	})
