@@ -105,6 +105,9 @@ func (k *checker) known(o options, s Setting, where string) (option, bool) {
 
 // near is a known key that differs little.
 func (o options) near(key string) string {
+	if len(key) > 64 {
+		return ""
+	}
 	best, most := "", len(key)/4+2
 	for known, all := range o {
 		if d := distance(strings.ToLower(key), known); d < most || d == most && all[0].name < best {

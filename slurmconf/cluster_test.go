@@ -131,3 +131,36 @@ func TestProcessors(t *testing.T) {
 		})
 	}
 }
+
+func FuzzCluster(f *testing.F) {
+	f.Add(someCluster, "A=1")
+	f.Add("ClusterName=a\nSlurmctldHost=b\nInclude y\nNodeName=DEFAULT CPUs=070000\nNodeName=n[1-2] SocketsPerBoard=9 Boards=9000 Weight=INFINITE\n", "NodeName=k NodeAddr=a[1-2]")
+	f.Add("ClusterName=a\nSlurmctldHost=b(\nSuspendTime=\"\"\n", "PartitionName=p SuspendTime=x")
+	f.Fuzz(func(t *testing.T, text, included string) {
+		c, err := ReadConfig("/x", readTexts(map[string]string{"/x": text, "/y": included}))
+		if err != nil || strings.Count(text, "[") > 3 {
+			return
+		}
+		for kind := SlurmConf; kind <= TopologyConf; kind++ {
+			c.Check(kind, Version{24, 11})
+		}
+		for _, v := range []Version{{24, 11}, {25, 5}, {26, 5}} {
+			problems := c.Check(SlurmConf, v)
+			cluster, err := c.Cluster(v)
+			if (problems.Err() == nil) != (err == nil) {
+				t.Fatalf("%q: Check says %v, Cluster %v", text, problems, err)
+			}
+			if err != nil {
+				continue
+			}
+			for _, n := range cluster.Nodes {
+				if n.CPUs.V < 1 || n.Sockets.V < 1 || n.Boards.V < 1 {
+					t.Fatalf("%q: %+v", text, n)
+				}
+				if n.Names.Len() > 0 && n.Address(n.Names.Len()-1) == "" {
+					t.Fatalf("%q: a node without an address", text)
+				}
+			}
+		}
+	})
+}

@@ -213,3 +213,26 @@ func TestSlurmctldRefusesWhatWeRefuse(t *testing.T) {
 		})
 	}
 }
+
+// What is drawn is broken more often than not.
+func TestSlurmctldRefusesAnyTextAlike(t *testing.T) {
+	s := findSlurm(t)
+	left := 25
+	pieces := []string{"MailDomain", "mailprog", "ResumeTimeout", "DownNodes", "Reason", "Foo", "=", "=", "=", "=", "+=", "-", " ", " ", "\t", "\r", "\"", "\"", "\\",
+		"\\\n", "\n", "\n", "\n", "#", "\\#", "1", "0x", "n", "k", ".", "é"}
+	rapid.Check(t, func(t *rapid.T) {
+		if left--; left < 0 {
+			return
+		}
+		drawn := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 1, 8).Draw(t, "text"), "")
+		text := base + drawn + "\n" + "NodeName=n State=CLOUD\nPartitionName=p Nodes=n\n"
+		dir, _ := s.write(t, map[string]string{"slurm.conf": text})
+		defer os.RemoveAll(dir)
+		config, err := slurmconf.ReadConfig(dir+"/slurm.conf", nil)
+		if err == nil {
+			_, err = config.Cluster(s.version)
+		}
+		got := s.start(t, dir)
+		require.Equal(t, err != nil, got.refused, "%q: slurmconf: %v; slurmctld: %s", drawn, err, got.output)
+	})
+}
