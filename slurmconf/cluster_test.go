@@ -142,7 +142,11 @@ func FuzzCluster(f *testing.F) {
 			return
 		}
 		for kind := SlurmConf; kind <= TopologyConf; kind++ {
-			c.Check(kind, Version{24, 11})
+			for _, p := range c.Check(kind, Version{24, 11}) {
+				if p.Text == "" || p.Position.File == "" {
+					t.Fatalf("%q: a problem that says nothing: %+v", text, p)
+				}
+			}
 		}
 		for _, v := range []Version{{24, 11}, {25, 5}, {26, 5}} {
 			problems := c.Check(SlurmConf, v)
