@@ -36,8 +36,8 @@ func TestFloor(t *testing.T) {
 
 		t.Run("raised", func(t *testing.T) {
 			c.t = t
-			c.kubectlScale("cpu", 2)
-			c.waitFloor("cpu", 2, "Held")
+			c.kubectlScale(2)
+			c.waitFloor(2, "Held")
 			set := c.nodeSet("cpu")
 			assert.EqualValues(t, 2, set.Status.Replicas)
 			assert.Equal(t, &v1alpha1.FloorStatus{Wanted: 2, Held: 2}, set.Status.Floor)
@@ -65,14 +65,14 @@ func TestFloor(t *testing.T) {
 				pods := c.slurmdPods()
 				return len(pods) == 2, fmt.Sprint(slices.Sorted(maps.Keys(pods)))
 			})
-			c.waitFloor("cpu", 2, "Held")
+			c.waitFloor(2, "Held")
 		})
 		t.Run("lowered", func(t *testing.T) {
 			c.t = t
 			busy := slices.Sorted(maps.Keys(c.slurmdPods()))[0]
 			id := c.sbatch("sleep 15", "--nodelist="+busy)
 			c.waitJob(id, "RUNNING")
-			c.kubectlScale("cpu", 0)
+			c.kubectlScale(0)
 			c.eventually("the idle node to go", func() (bool, string) {
 				pods := c.slurmdPods()
 				return len(pods) == 1 && pods[busy].Name == busy, fmt.Sprint(slices.Sorted(maps.Keys(pods)))
@@ -81,35 +81,35 @@ func TestFloor(t *testing.T) {
 			c.waitJob(id, "COMPLETED")
 			assert.Equal(t, "0", c.jobField(id, "Restarts"))
 			c.waitZero("cpu-[0-5]")
-			c.waitFloor("cpu", 0, "NoFloor")
+			c.waitFloor(0, "NoFloor")
 		})
 		t.Run("beside jobs", func(t *testing.T) {
 			c.t = t
 			id := c.sbatch("sleep 10", "-N2", "--ntasks-per-node=1")
 			c.waitJob(id, "RUNNING")
-			c.kubectlScale("cpu", 2)
-			c.waitFloor("cpu", 2, "Held")
+			c.kubectlScale(2)
+			c.waitFloor(2, "Held")
 			assert.Len(t, c.slurmdPods(), 2, "they count")
 			c.waitJob(id, "COMPLETED")
 			c.stays(2*suspendTime*time.Second, 2)
 		})
 		t.Run("not above what Slurm allows", func(t *testing.T) {
 			c.t = t
-			c.kubectlScale("cpu", 5)
-			c.waitFloor("cpu", 3, "PowerUpFailed")
+			c.kubectlScale(5)
+			c.waitFloor(3, "PowerUpFailed")
 			assert.Len(t, c.slurmdPods(), 3)
-			c.kubectlScale("cpu", 0)
+			c.kubectlScale(0)
 			c.settled("cpu-[0-5]")
 		})
 	})
 }
 
-// kubectlScale scales a NodeSet the way people do.
-func (c *cluster) kubectlScale(set string, replicas int) {
+// kubectlScale scales the NodeSet the way people do.
+func (c *cluster) kubectlScale(replicas int) {
 	c.t.Helper()
 	name := os.Getenv("LOCALCLUSTER")
 	require.NotEmpty(c.t, name, "LOCALCLUSTER must name the local cluster; hack/integration.sh does")
-	out, err := exec.CommandContext(c.ctx, "../../hack/localcluster/localcluster.sh", "--name", name, "kubectl", "-n", c.ns, "scale", "nodeset", set, fmt.Sprintf("--replicas=%d", replicas)).CombinedOutput()
+	out, err := exec.CommandContext(c.ctx, "../../hack/localcluster/localcluster.sh", "--name", name, "kubectl", "-n", c.ns, "scale", "nodeset", "cpu", fmt.Sprintf("--replicas=%d", replicas)).CombinedOutput()
 	require.NoError(c.t, err, "%s", out)
 }
 
@@ -121,10 +121,10 @@ func (c *cluster) nodeSet(name string) *v1alpha1.NodeSet {
 }
 
 // waitFloor waits until so many nodes are held, and the condition has the reason.
-func (c *cluster) waitFloor(set string, held int32, reason string) {
+func (c *cluster) waitFloor(held int32, reason string) {
 	c.t.Helper()
 	c.eventually(fmt.Sprintf("floor %d, %s", held, reason), func() (bool, string) {
-		s := c.nodeSet(set).Status
+		s := c.nodeSet("cpu").Status
 		reached := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionFloorReached)
 		if reached == nil || s.Floor == nil && held > 0 {
 			return false, fmt.Sprintf("%+v", s)
