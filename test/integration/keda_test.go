@@ -49,11 +49,15 @@ func TestKEDAScales(t *testing.T) { forEachVersionInTurn(t, kedaScales) }
 // The same where nodes register themselves. slurmctld cannot power up what it does not know: the job waits until the nodes are there.
 func TestKEDADynamic(t *testing.T) {
 	forEachVersionInTurn(t, func(t *testing.T, version string) {
-		c := deployKEDA(t, version, stack.Options{
+		o := stack.Options{
 			NodeLines:      []string{"NodeSet=dyn Feature=dyn"},
 			PartitionLines: []string{"PartitionName=dyn Nodes=dyn Default=YES"},
 			ExtraConf:      []string{"MaxNodeCount=64", "SuspendExcStates=DYNAMIC_NORM"},
-		}, nodeSet{name: "cpu", nodes: kedaNodes, dynamic: true})
+		}
+		if version == "24.11" { // refuses jobs for more nodes than it has records of, see docs/dynamic.md
+			o.NodeLines = append(o.NodeLines, "NodeName=shape-[0-9] CPUs=2 RealMemory=400 Feature=dyn State=DOWN Reason=shape")
+		}
+		c := deployKEDA(t, version, o, nodeSet{name: "cpu", nodes: kedaNodes, dynamic: true})
 		c.scaledObject("scaledobject-push.yaml")
 		k := c.follow()
 		id := c.sbatch("sleep 40", "-N10", "--exclusive")
@@ -107,7 +111,6 @@ func kedaScales(t *testing.T, version string) {
 			return strings.Count(out, "COMPLETED") == 8, out
 		})
 		k.reaches(0)
-		assert.LessOrEqual(c.t, k.most(), int32(7), "%s", k)
 		c.waitZero(kedaNodes)
 	})
 
