@@ -189,9 +189,13 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 	jobs = e.withSiblings(jobs)
 	b := culprit.boot
 	others := slices.ContainsFunc(culprit.jobs, func(id uint32) bool { return !slices.Contains(jobs, id) })
-	e.do(BootFailed{
+	failed := BootFailed{
 		Node: culprit.name, NodeSet: culprit.set, Offering: e.offeringOf(culprit), UID: b.uid, Request: b.request(), Jobs: jobs, Verdict: v,
-	})
+	}
+	if r := b.release; r != nil && !r.culprit && r.verdict == v { // it is another's
+		failed.Offering, failed.UID = "", ""
+	}
+	e.do(failed)
 	e.note(Warn, culprit, b.request(), v.String())
 	for _, id := range jobs {
 		e.sendBack(id, v, e.breakers.Look(e.now, e.sets[culprit.set], nil).Until)
@@ -274,6 +278,10 @@ func (e *Engine) pursueRelease(n *node) {
 			return
 		}
 		r.jobs = append(slices.Clone(r.jobs), late...)
+		if a := n.boot.attempt; a != nil && !r.culprit { // nothing is known of its own
+			e.breakers.ProbeGone(*a)
+		}
+		n.boot.attempt, n.boot.blamed = nil, true
 		e.giveBack(n, late, r.verdict)
 	}
 	switch {
