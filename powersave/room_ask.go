@@ -268,6 +268,9 @@ func (e *Engine) roomAsked(ev RoomAsked) {
 		}
 		return
 	}
+	if ev.Err != "" && !r.asking { // said twice
+		return
+	}
 	r.asking = false
 	switch {
 	case ev.Err == "":
