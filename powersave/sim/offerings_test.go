@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +50,11 @@ func (w *world) mayGiveUp(a powersave.BootFailed) {
 	}
 	for _, n := range w.nodes { // a breaker may be open
 		if w.recently(n, time.Minute, lessRoom, quota, noImage, badConfig, badSet, crashing, mute, refused, slowSlurmd, slowHost) {
+			return
+		}
+	}
+	for _, r := range w.rooms { // so it is when an autoscaler found none, or the offering is denied to the job
+		if !r.troubleAt.IsZero() && w.now.Sub(r.troubleAt) < time.Minute && slices.ContainsFunc(r.sets, func(s powersave.RoomSet) bool { return s.Offering == offerings[other] }) {
 			return
 		}
 	}

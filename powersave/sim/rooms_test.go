@@ -67,14 +67,19 @@ func (w *world) together(a, b uint32) bool {
 	return a == b || w.job(a).leader() != 0 && w.job(a).leader() == w.job(b).leader()
 }
 
-// newestRoom of a job that exists; nil if none does.
-func (w *world) newestRoom(job uint32) *room {
+// newestRoom of a job that exists, or else of its het job: a component may have asked by itself before its gate said what it belongs
+// to, and another after it. nil if none does.
+func (w *world) newestRoom(job uint32) (newest *room) {
 	for _, r := range slices.Backward(w.rooms) {
-		if !r.gone && w.together(r.Job, job) {
+		switch {
+		case r.gone:
+		case r.Job == job:
 			return r
+		case newest == nil && w.together(r.Job, job):
+			newest = r
 		}
 	}
-	return nil
+	return newest
 }
 
 func roomName(q powersave.RoomRequest) string { return fmt.Sprintf("room-%d-%d", q.Job, q.Attempt) }
@@ -424,7 +429,9 @@ func (w *world) patrolRooms() {
 func (w *world) patrolRoom(n *node, p *pod) {
 	if !n.ours() || !w.asks[n.set()] || w.limits != [2]int{} || n.users != 1 || len(n.jobs) != 1 || p != nil || n.creating > 0 || !n.flags.Any(powersave.NodePoweringUp) || !n.refusedAt.IsZero() ||
 		n.jobs[0].state != configuring || n.jobs[0].reported.IsZero() || n.jobs[0].failedAt.After(n.jobs[0].asked) || !w.until[changeSets][0].IsZero() ||
-		w.recently(n, time.Minute, lessRoom, noSpot, noOwn, quota, noImage, badConfig, badSet, crashing, mute, refused, slowSlurmd, slowHost, roomFails, roomTries, roomRevoked, roomsMissing, noImage) {
+		slices.ContainsFunc(w.nodes[:], func(m *node) bool { // its NodeSet may wait for what becomes of one try
+			return m.ours() && m.set() == n.set() && w.recently(m, time.Minute, lessRoom, noSpot, noOwn, quota, noImage, badConfig, badSet, crashing, mute, refused, slowSlurmd, slowHost, roomFails, roomTries, roomRevoked, roomsMissing)
+		}) {
 		n.roomlessAt = w.now
 		return
 	}
