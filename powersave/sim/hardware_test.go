@@ -260,7 +260,7 @@ func (w *world) patrolDown(n *node, p *pod) {
 	} else if w.smooth(n.leftAt, 90*time.Second) {
 		w.breaks("stays down", "%s since %.3f", w.show(n), n.leftAt.Sub(start).Seconds())
 	}
-	silent := known && n.down && n.serves() && p != nil && p.alive() && p.host && !n.taken() && strings.HasPrefix(n.reason, notResponding) &&
+	silent := known && n.down && n.serves() && p != nil && p.alive() && p.host && !n.taken() && strings.HasSuffix(n.reason, notResponding) &&
 		!n.flags.Any(powersave.NodePowerDown|powersave.NodeDrain) && w.machines[p.at].trouble == ""
 	if !silent {
 		n.deafAt = w.now
