@@ -70,7 +70,11 @@ func (w *world) findBad(n *node, drain bool, later func(func())) {
 
 // unsay takes a reason back, and not what others have added.
 func (n *node) unsay(reason string, now time.Time) {
-	if rest, found := strings.CutPrefix(n.reason, reason); found {
+	switch rest, found := strings.CutPrefix(n.reason, reason); {
+	case !found:
+	case rest == "":
+		n.forget(now)
+	default:
 		n.say(strings.TrimPrefix(rest, " : "), now)
 	}
 }

@@ -130,6 +130,17 @@ func (n *node) add(reason string, now time.Time) {
 	}
 }
 
+// forget is what becomes of a reason that people take back. Only a node that goes up loses its reason, and an empty one is ignored
+// (node_mgr.c update_node, clusteracct_storage_g_node_up). So who has spoken on a node that does not answer has to bring it back,
+// and slurmctld finds it silent anew; that much is made short here.
+func (n *node) forget(now time.Time) {
+	if n.down && n.flags.Any(powersave.NodeNotResponding) {
+		n.say(notResponding, now)
+		return
+	}
+	n.say("", now)
+}
+
 // foreign says that somebody else has written the node's reason.
 func (n *node) foreign() bool {
 	return n.reason != "" && !strings.HasPrefix(n.reason, powersave.ReasonPrefix) && !strings.HasPrefix(n.reason, "ResumeTimeout reached") &&

@@ -49,7 +49,7 @@ func (w *world) do(st *step) {
 				n.flags &^= powersave.NodeDrain
 			}
 			if strings.HasPrefix(n.reason, "bad disk") {
-				n.say("", w.now)
+				n.forget(w.now)
 			}
 		})
 	case powerUp:
@@ -64,7 +64,7 @@ func (w *world) do(st *step) {
 		n.say(annsReason, w.now)
 		later(func() {
 			if strings.HasPrefix(n.reason, annsReason) {
-				n.say("", w.now)
+				n.forget(w.now)
 				n.flags &^= powersave.NodeDrain // whoever drained it knows it no longer
 			}
 		})
@@ -99,7 +99,7 @@ func (w *world) do(st *step) {
 			n.add(prologFailed, w.now)
 			later(func() {
 				if strings.Contains(n.reason, prologFailed) {
-					n.say("", w.now)
+					n.forget(w.now)
 					n.flags &^= powersave.NodeDrain
 				}
 			})
