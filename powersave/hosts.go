@@ -203,6 +203,9 @@ func (e *Engine) tend(n *node) {
 		u.State = n.putBack()
 	case leave && drained && !e.blind && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):
 		u.State = StatePowerDown
+	case why == "" && drained && state.Has(NodeDrain|NodeDown) && !n.readSince(c.whyRead):
+		e.reads.wantComplete(e.now) // whoever set it DOWN may have put it back since
+		return
 	default:
 		return
 	}

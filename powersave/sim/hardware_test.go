@@ -42,6 +42,7 @@ type more struct {
 	roomlessAt time.Time
 	leftAt     time.Time // DOWN, and left to the bridge
 	deafAt     time.Time
+	lastDown   time.Time // when it was last seen DOWN
 	earlyBad   time.Time // when it was found bad without a pod that served it
 	blamed     mark      // what its host was marked for last, in the life blamedLife
 	blamedLife int

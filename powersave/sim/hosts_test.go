@@ -208,11 +208,16 @@ func (w *world) patrolHost(n *node, p *pod) {
 	}
 	fine := known && n.flags.Any(powersave.NodeDrain) && strings.HasPrefix(n.reason, hostReason) && !n.taken()
 	least := prompt
+	if n.down {
+		n.lastDown = w.now
+	}
 	switch {
 	case p == nil && n.flags.Any(powersave.NodePoweredDown):
 		least = idle
 	case p == nil || !p.alive() || !p.host || w.machines[p.at].trouble != "" || !serves || n.flags.Any(powersave.NodePowerDown):
 		fine = false
+	case n.lastDown.Equal(n.fineSince): // somebody else has brought it back from DOWN, of which nothing tells
+		least = idle
 	}
 	if !fine {
 		n.fineSince = w.now
