@@ -15,6 +15,7 @@ type room struct {
 	until   time.Time         // deadline of its job when it was made
 	read    int               // reads asked for by then
 	former  []string          // requests before it, whose pods may still wait for their hosts
+	lost    []int64           // attempts before it, for fewer nodes, that failed as far as is known
 	spent   bool              // its failure has been acted on
 	named   int               // reads asked for when it got its name: only later ones can miss it
 	asking  bool
@@ -114,8 +115,10 @@ func (e *Engine) roomOf(n *node) (r *room, asked bool) {
 		}
 	case counted && b.attempt.Offering != offering, !counted && !e.awaited(r): // it has moved on; they belong to an earlier start of the job
 		return e.askRoom(n, r)
-	case !counted && r.Name == "" && !r.asking: // asking has failed: the next try counts it
-		r.nodes[n.name], b.roomAttempt = b.attempt.Offering, r.Attempt
+	case !counted && r.Name == "" && !r.asking: // asking has failed, as far as is known: the next try, by another name, counts it
+		r.lost = append(r.lost, r.Attempt)
+		r.Attempt++
+		r.nodes[n.name], b.roomAttempt, e.rooms.attempts[r.Job] = b.attempt.Offering, r.Attempt, r.Attempt
 	case !counted && r.Name == "":
 		b.waits = "waiting for room"
 		return nil, false

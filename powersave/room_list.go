@@ -68,6 +68,8 @@ func (e *Engine) roomsRead(ev RoomsRead) {
 		case r != nil && r.Name == seen.Name:
 			r.Room = seen
 		case r != nil && slices.Contains(r.former, seen.Name):
+		case r != nil && slices.Contains(r.lost, seen.Attempt): // it was made all the same
+			e.dropRoom(seen.Name)
 		default:
 			if seen.State == RoomPending || seen.State == RoomAccepted {
 				e.rooms.othersAt = e.now
