@@ -199,11 +199,12 @@ func (w *world) setDown(n *node, later func(func())) {
 	n.say(panicReason, w.now)
 	at := w.now
 	later(func() {
-		if n.down && n.downSince.Equal(at) {
-			n.down, n.changed = false, w.now
-			n.flags &^= powersave.NodeDrain // whoever drained it knows it no longer
-			n.unsay(panicReason, w.now)
+		if !n.downSince.Equal(at) || !n.down && (n.invalid || !strings.HasPrefix(n.reason, panicReason)) { // it may have registered
+			return
 		}
+		n.down, n.changed = false, w.now
+		n.flags &^= powersave.NodeDrain // whoever drained it knows it no longer
+		n.unsay(panicReason, w.now)
 	})
 }
 
