@@ -51,9 +51,10 @@ func (e *Engine) heal(n *node, reachable bool) StateChange {
 func gaveUp(reason string) bool { return reason != "" && mayWrite(reason) }
 
 // silenced says that slurmctld has set the node DOWN only because its slurmd did not answer. It adds that to a reason the node has
-// already (node_mgr.c set_node_reason), as one that was drained here, or powered up by hand though its NodeSet was closed.
+// already (node_mgr.c set_node_reason), as one that was drained here, or powered up by hand though its NodeSet was closed. A drain
+// for its host may also have been written over it.
 func (n *node) silenced() bool {
 	said, added, _ := strings.Cut(n.slurm.Reason, " : ")
-	return strings.HasPrefix(n.slurm.Reason, notResponding) || added == notResponding && mayWrite(said) &&
-		(!n.slurm.State.Any(NodeDrain) || n.drainedHere() || strings.HasPrefix(said, closedPrefix))
+	return strings.HasPrefix(n.slurm.Reason, notResponding) || n.drainedHere() && n.slurm.State.Any(NodeNotResponding) ||
+		added == notResponding && mayWrite(said) && (!n.slurm.State.Any(NodeDrain) || n.drainedHere() || strings.HasPrefix(said, closedPrefix))
 }
