@@ -322,7 +322,7 @@ func (e *Engine) sendReleases() {
 	var updates []NodeUpdate
 	for _, n := range e.releasing {
 		u := NodeUpdate{State: StatePowerDownForce}
-		if mayWrite(n.slurm.Reason) {
+		if mayWrite(n.slurm.Reason) || n.slurm.Reason == notResponding { // which a slurmd before it may have left
 			u.Reason = ReasonPrefix + n.boot.release.reason
 		}
 		updates = merge(updates, u, n.name)
