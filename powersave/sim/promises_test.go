@@ -265,7 +265,10 @@ func (w *world) patrolNode(n *node, p *pod) {
 	} else if w.smooth(n.emptySince, prompt) {
 		w.breaks("name stays taken", "%s", w.show(n))
 	}
-	if n.half != nil && p != nil && p.host && w.on(silenceHost, p.at) { // nobody could confirm that its pod ends
+	switch {
+	case n.taken() && n.flags.Any(powersave.NodeDrain): // people decide what becomes of it
+		n.half = nil
+	case n.down, p != nil && p.host && (p.dead || w.on(silenceHost, p.at)): // nobody could confirm that its pod ends
 		n.halfSince = w.now
 	}
 	if n.half != nil && !n.flags.Any(powersave.NodePowerDown) && len(n.jobs) == 0 && w.sharp() && w.smooth(n.halfSince, prompt) {
