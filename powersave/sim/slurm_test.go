@@ -248,7 +248,7 @@ func (w *world) power() {
 		if n.invalid && !w.on(refused, n.index) {
 			n.invalid = false
 			n.flags &^= powersave.NodeInvalidReg | powersave.NodeDrain
-			n.say("", w.now)
+			n.forget(w.now)
 		}
 	}
 }
