@@ -31,6 +31,7 @@
 // nor a reservation names it: slurmctld refuses to delete allocated nodes, but a pending job that names a deleted
 // node is ended when slurmctld is started again (job_mgr.c _reset_detail_bitmaps). What nobody saw go, two reads ten seconds
 // apart must show missing. With an old read, or while Kubernetes cannot be read, nothing is taken down.
+// The name of a pod that is gone is used again only after such a later read, too: it shows whether the pod has left a record.
 //
 // Records that carry neither our comment nor a reason of ours, and pods without our labels, are left alone.
 package dynamic

@@ -128,9 +128,10 @@ func (p *Planner) spare(n *node) bool {
 	return !n.creating && p.ours(n) && (p.drained(n) || p.downed(n))
 }
 
-// taken reports that a new node cannot have the name.
-func (n *node) taken() bool {
-	return n.pod != nil || n.rec != nil || n.creating || n.asking
+// taken reports that a new node cannot have the name. That of a pod which is gone is free when a read begun since has shown
+// whether the pod has left a record: a record without our comment is known only by what is remembered of that pod.
+func (p *Planner) taken(n *node) bool {
+	return n.pod != nil || n.rec != nil || n.creating || n.asking || n.goneRead >= p.reading
 }
 
 // demand reckons what the pending jobs need, with what exists as it is now.
@@ -157,7 +158,7 @@ func (p *Planner) demand(sets []string) map[string]scaler.NodeSetDemand {
 		if open[name] {
 			max[name] = set.Nodes.Len()
 			for _, n := range p.nodes {
-				if n.set == name && n.listed && (n.taken() || n.retryAt.After(p.now)) {
+				if n.set == name && n.listed && (p.taken(n) || n.retryAt.After(p.now)) {
 					max[name]-- // those with a record or a pod come back below
 				}
 			}
@@ -250,7 +251,7 @@ func (p *Planner) make(s *set, count int) {
 		if count == 0 {
 			return
 		}
-		if n := p.nodes[name]; n != nil && (n.taken() || n.retryAt.After(p.now)) {
+		if n := p.nodes[name]; n != nil && (p.taken(n) || n.retryAt.After(p.now)) {
 			continue
 		}
 		if !p.create(s, p.node(name)) {

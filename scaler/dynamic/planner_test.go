@@ -352,6 +352,57 @@ func TestPodLost(t *testing.T) {
 	assert.Empty(t, w.broken)
 }
 
+// A pod that goes before its node is welcomed leaves a record without our comment. What is read later than that has to show it
+// before the name is used again, or nobody would know whose it is.
+func TestGoneBeforeWelcome(t *testing.T) {
+	for name, next := range map[string]func(*world, Action){
+		"its next pod is not made": func(w *world, a Action) { w.carry(a, true, false) },
+		"its next pod is made, and the answer lost": func(w *world, a Action) {
+			w.carry(a, false, true)
+			w.vanish("dyn-0")
+		},
+		"its next pod does not register": func(w *world, a Action) {
+			w.carry(a, false, false)
+			w.step()
+			w.vanish("dyn-0")
+			w.step()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld("dyn-0", 1)
+			w.second(false)
+			w.step()
+			require.Contains(t, w.pods, "dyn-0")
+			w.reading = w.read() // which does not have the record yet
+			w.boot("dyn-0")
+			w.vanish("dyn-0")
+			w.step()
+			assert.Empty(t, w.todo, "nothing read since tells of the name")
+			for w.sets[0].Floor > 0 {
+				require.Less(t, w.now.Sub(start), time.Minute)
+				todo := w.todo
+				w.todo = nil
+				for _, a := range todo {
+					if _, ok := a.(CreatePod); ok {
+						next(w, a)
+						w.setFloor(0)
+						continue
+					}
+					w.carry(a, false, false)
+				}
+				w.now = w.now.Add(2 * time.Second)
+				w.step() // the next read takes longer than the rest after a failure
+				w.reading = w.read()
+				w.step()
+			}
+			w.seconds(60)
+			assert.Empty(t, w.pods)
+			assert.Empty(t, w.records)
+			assert.Empty(t, w.broken)
+		})
+	}
+}
+
 // A job that is just ending counts as one.
 func TestCompleting(t *testing.T) {
 	w := newWorld("dyn-0", 0)
