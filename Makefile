@@ -38,7 +38,7 @@ test: vet lint unit simulate localcluster-unit fuzz verify-generated localcluste
 vet: ## go vet, with every build tag
 	$(GO) vet ./...
 	$(GO) vet -tags integration ./...
-	$(GO) vet -tags integration,load,faults,keda ./test/... ./powersave/bridge
+	$(GO) vet -tags integration,load,faults,keda,scale ./test/... ./powersave/bridge
 	$(GO) vet -tags mutants ./powersave/sim
 
 .PHONY: lint
@@ -82,6 +82,10 @@ test-faults: ## faults that take longer than make test has: the bridge killed at
 .PHONY: test-demand
 test-demand: ## 200 made-up queues before real slurmctlds of both versions: do the nodes of the estimate do, and would one less (20 minutes)
 	QUEUES=200 RUN=TestDemand hack/integration.sh
+
+.PHONY: test-scale
+test-scale: ## what scales by the queue (floors, look-ahead, mode Dynamic, scaler, HPA), with every Slurm version; make test has the newest only
+	TAGS=integration,scale RUN='TestFloor|TestDynamic|TestLookAhead|TestScaler|TestExternalMetrics|TestDemand' hack/integration.sh
 
 .PHONY: test-load
 test-load: ## 1,000 start gates waiting at once, both Slurm versions

@@ -1,4 +1,4 @@
-//go:build integration
+//go:build integration && scale
 
 package integration
 
@@ -20,7 +20,7 @@ import (
 
 // Nodes for jobs whose start is known are up before it.
 func TestLookAhead(t *testing.T) {
-	forEachVersion(t, func(t *testing.T, version string) {
+	forScaling(t, func(t *testing.T, version string) {
 		c := deploy(t, "ahead", version, stack.Options{Gate: true, SuspendTime: 15, ExtraConf: []string{
 			"SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=2",
 		}}, nodeSet{name: "cpu", nodes: "cpu-[0-5]"})

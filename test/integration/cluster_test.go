@@ -47,10 +47,27 @@ func forEachVersion(t *testing.T, test func(t *testing.T, version string)) {
 
 // forEachVersionAlone is forEachVersion for a test that leaves the machine no time for others.
 func forEachVersionAlone(t *testing.T, test func(t *testing.T, version string)) {
-	versions := stack.Versions()
-	if only := os.Getenv("SLURM_VERSIONS"); only != "" {
-		versions = strings.Fields(only)
+	forVersions(t, versions(), test)
+}
+
+// forScaling is forEachVersion for tests that make test-scale runs with every version. make test has time for the newest only.
+func forScaling(t *testing.T, test func(t *testing.T, version string)) {
+	t.Parallel()
+	of := versions()
+	if !everyVersion {
+		of = of[len(of)-1:]
 	}
+	forVersions(t, of, test)
+}
+
+func versions() []string {
+	if only := os.Getenv("SLURM_VERSIONS"); only != "" {
+		return strings.Fields(only)
+	}
+	return stack.Versions()
+}
+
+func forVersions(t *testing.T, versions []string, test func(t *testing.T, version string)) {
 	for _, v := range versions {
 		t.Run(v, func(t *testing.T) {
 			t.Parallel()

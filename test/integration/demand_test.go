@@ -57,7 +57,7 @@ func TestDemand(t *testing.T) {
 		queues, err = strconv.Atoi(text)
 		require.NoError(t, err, "QUEUES")
 	}
-	forEachVersion(t, func(t *testing.T, version string) {
+	forScaling(t, func(t *testing.T, version string) {
 		var all tally
 		for first := 0; first < queues; first += perBatch {
 			count := min(perBatch, queues-first)

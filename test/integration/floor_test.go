@@ -29,7 +29,7 @@ const suspendTime = 20
 
 // The floor of a NodeSet against Slurm's own power saving.
 func TestFloor(t *testing.T) {
-	forEachVersion(t, func(t *testing.T, version string) {
+	forScaling(t, func(t *testing.T, version string) {
 		c := deploy(t, "floor", version, stack.Options{Gate: true, SuspendTime: suspendTime, ExtraConf: []string{
 			"SlurmctldParameters=enable_configless,idle_on_node_suspend,power_save_interval=0,power_save_min_interval=0,max_powered_nodes=3",
 		}}, nodeSet{name: "cpu", nodes: "cpu-[0-5]"})

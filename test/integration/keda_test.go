@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -34,11 +33,7 @@ func deployKEDA(t *testing.T, version string, o stack.Options, set nodeSet) *clu
 
 // forEachVersionInTurn is for tests that use one namespace.
 func forEachVersionInTurn(t *testing.T, test func(t *testing.T, version string)) {
-	versions := stack.Versions()
-	if only := os.Getenv("SLURM_VERSIONS"); only != "" {
-		versions = strings.Fields(only)
-	}
-	for _, v := range versions {
+	for _, v := range versions() {
 		t.Run(v, func(t *testing.T) { test(t, v) })
 	}
 }

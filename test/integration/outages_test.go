@@ -25,12 +25,8 @@ const outage = 60 * time.Second
 
 // Parts of Kubernetes go away, for all Slurm versions at once. It runs before the tests that run side by side.
 func TestOutages(t *testing.T) {
-	versions := stack.Versions()
-	if only := os.Getenv("SLURM_VERSIONS"); only != "" {
-		versions = strings.Fields(only)
-	}
 	var all []*cluster
-	for _, v := range versions {
+	for _, v := range versions() {
 		all = append(all, deploy(t, "outages", v, stack.Options{Gate: true, ResumeTimeout: 300, ExtraConf: []string{"MinJobAge=3600"},
 			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-9] Default=YES", "PartitionName=wide Nodes=wide-[0-2]"},
 		}, nodeSet{name: "cpu", nodes: "cpu-[0-9]"}, nodeSet{name: "wide", nodes: "wide-[0-2]",

@@ -32,7 +32,7 @@ import (
 // The daemon before a real slurmctld and slurmrestd: what a job means is known within a second, and a Slurm that does not answer is
 // an error.
 func TestScaler(t *testing.T) {
-	forEachVersion(t, func(t *testing.T, version string) {
+	forScaling(t, func(t *testing.T, version string) {
 		c := deploy(t, "scaler", version, stack.Options{
 			NoBridge: true, SuspendTime: 3600, ResumeTimeout: 3600,
 			NodeLines:      []string{"NodeName=other-[0-3] CPUs=4 RealMemory=800 State=CLOUD"},

@@ -1,0 +1,6 @@
+//go:build integration && !scale
+
+package integration
+
+// everyVersion lets forScaling take every Slurm version.
+const everyVersion = false
