@@ -244,7 +244,8 @@ func (w *world) effect(a Action, o *Outcome) {
 			if r.State.Any(powersave.NodeAllocated) {
 				w.breaks("%+v: the node has a job", a)
 			}
-			if by := w.reserved[a.Node]; by != "" {
+			// One that was given up while it booted may have registered meanwhile, on a record that stays drained.
+			if by := w.reserved[a.Node]; by != "" && strings.HasSuffix(r.Comment, " "+a.UID) {
 				w.breaks("%+v: the node is named by %s", a, by)
 			}
 			if !r.State.Any(powersave.NodeDrain | powersave.NodeDown) {
