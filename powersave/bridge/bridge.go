@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slurmtide/slurmtide/internal/inbox"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/spool"
 	"github.com/slurmtide/slurmtide/slurmconf"
@@ -92,7 +93,7 @@ const marksAtOnce = 8
 type Bridge struct {
 	Config
 	engine  *powersave.Engine
-	inbox   inbox
+	inbox   *inbox.Inbox
 	poked   chan struct{}
 	creates chan struct{} // slots: slow creates must hold up nothing else
 	deletes chan struct{}
@@ -131,7 +132,7 @@ func New(c Config) *Bridge {
 		Config:   c,
 		lease:    Lease{Leading: c.Engine.Alone},
 		engine:   powersave.New(c.Engine),
-		inbox:    inbox{ready: make(chan struct{}, 1)},
+		inbox:    inbox.New(),
 		poked:    make(chan struct{}, 1),
 		creates:  make(chan struct{}, c.Parallel),
 		deletes:  make(chan struct{}, c.Parallel),
@@ -158,8 +159,8 @@ func (b *Bridge) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-b.inbox.ready:
-			for _, f := range b.inbox.take() {
+		case <-b.inbox.Ready():
+			for _, f := range b.inbox.Take() {
 				f(ctx)
 			}
 		case <-b.poked:
@@ -208,7 +209,7 @@ func (b *Bridge) nextStatus() (next time.Time, due bool) {
 
 // tell hands an event to the engine, from any goroutine.
 func (b *Bridge) tell(ev powersave.Event) {
-	b.inbox.put(func(ctx context.Context) { b.step(ctx, ev) })
+	b.inbox.Put(func(ctx context.Context) { b.step(ctx, ev) })
 }
 
 func (b *Bridge) step(ctx context.Context, ev powersave.Event) {
@@ -250,7 +251,7 @@ func (b *Bridge) WatchError(err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	b.inbox.put(func(ctx context.Context) {
+	b.inbox.Put(func(ctx context.Context) {
 		if text != "" && text != b.watchError {
 			b.Log.Error("Kubernetes cannot be read; nothing is taken down until it can", "error", text)
 		}
@@ -264,7 +265,7 @@ func (b *Bridge) WatchError(err error) {
 
 // NodeSets takes all NodeSets.
 func (b *Bridge) NodeSets(sets []powersave.NodeSet) {
-	b.inbox.put(func(ctx context.Context) {
+	b.inbox.Put(func(ctx context.Context) {
 		clear(b.retries)
 		clear(b.sent) // also the same counts say something new: that the new spec has been seen
 		b.step(ctx, powersave.NodeSetsRead{NodeSets: sets})
@@ -291,7 +292,7 @@ func (b *Bridge) Gate(ctx context.Context, r spool.GateRequest) spool.GateReply 
 	id := b.lastGate.Add(1)
 	reply := make(chan spool.GateReply, 1)
 	opened := time.Now()
-	b.inbox.put(func(ctx context.Context) {
+	b.inbox.Put(func(ctx context.Context) {
 		b.gates[id] = reply
 		b.step(ctx, powersave.GateOpened{ID: id, JobID: r.JobID, Nodes: nodes, Deadline: r.Deadline, HetJob: r.HetJobID})
 	})
@@ -301,7 +302,7 @@ func (b *Bridge) Gate(ctx context.Context, r spool.GateRequest) spool.GateReply 
 		b.Log.Debug("gate opened", "job", r.JobID, "nodes", r.Nodes, "ready", answer.Ready, "reason", answer.Reason, "waited", time.Since(opened))
 		return answer
 	case <-ctx.Done():
-		b.inbox.put(func(loop context.Context) {
+		b.inbox.Put(func(loop context.Context) {
 			delete(b.gates, id)
 			b.step(loop, powersave.GateClosed{ID: id})
 		})
@@ -321,7 +322,7 @@ type Status struct {
 // Status implements spool.Handler.
 func (b *Bridge) Status(ctx context.Context) (json.RawMessage, error) {
 	got := make(chan Status, 1)
-	b.inbox.put(func(context.Context) {
+	b.inbox.Put(func(context.Context) {
 		got <- Status{Version: b.Version, Lease: b.lease, KubernetesError: b.watchError, Engine: b.engine.Status(time.Now())}
 	})
 	select {
@@ -379,7 +380,7 @@ func (b *Bridge) publish(ctx context.Context) {
 			b.at(StepStatus)
 			err := b.Kubernetes.UpdateStatus(ctx, c)
 			b.at(StepStatusDone)
-			b.inbox.put(func(context.Context) {
+			b.inbox.Put(func(context.Context) {
 				delete(b.writing, c.Name)
 				if err != nil {
 					b.Log.Warn("writing NodeSet status", "nodeset", c.Name, "error", err)
@@ -394,31 +395,6 @@ func (b *Bridge) publish(ctx context.Context) {
 	}
 	maps.DeleteFunc(b.sent, func(name string, _ powersave.NodeSetCounts) bool { return gone(name) })
 	maps.DeleteFunc(b.retries, func(name string, _ time.Time) bool { return gone(name) })
-}
-
-// inbox is an unbounded queue: the loop must never wait for those it waits for.
-type inbox struct {
-	mu    sync.Mutex
-	items []func(context.Context)
-	ready chan struct{}
-}
-
-func (q *inbox) put(f func(context.Context)) {
-	q.mu.Lock()
-	q.items = append(q.items, f)
-	q.mu.Unlock()
-	select {
-	case q.ready <- struct{}{}:
-	default:
-	}
-}
-
-func (q *inbox) take() []func(context.Context) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	items := q.items
-	q.items = nil
-	return items
 }
 
 // missingNodes returns the names an error of Slurm.Nodes calls unknown.

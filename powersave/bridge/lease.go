@@ -18,7 +18,7 @@ type Lease struct {
 
 // Lease takes how it stands with the lease now.
 func (b *Bridge) Lease(l Lease) {
-	b.inbox.put(func(ctx context.Context) {
+	b.inbox.Put(func(ctx context.Context) {
 		old := b.lease
 		b.lease = l
 		b.othersLed = b.othersLed || l.Holder != "" && l.Holder != l.Identity

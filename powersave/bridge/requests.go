@@ -67,7 +67,7 @@ func (b *Bridge) finish(ctx context.Context, ids ...string) {
 			b.at(StepFinish)
 			err := b.Spool.Done(id)
 			b.at(StepFinished)
-			b.inbox.put(func(context.Context) {
+			b.inbox.Put(func(context.Context) {
 				if err != nil {
 					b.requests[id] = false
 					b.Log.Error("finished request stays in the spool for now", "request", id, "error", err)
@@ -76,7 +76,7 @@ func (b *Bridge) finish(ctx context.Context, ids ...string) {
 				delete(b.requests, id)
 			})
 		}
-		b.inbox.put(func(ctx context.Context) {
+		b.inbox.Put(func(ctx context.Context) {
 			b.finishing = false
 			b.finish(ctx)
 		})

@@ -177,7 +177,7 @@ func (l *Loop) publish(ctx context.Context, now time.Time) {
 				case <-ctx.Done():
 				}
 			}
-			l.inbox.put(func(context.Context) {
+			l.inbox.Put(func(context.Context) {
 				delete(l.writing, c.Name)
 				if err != nil && epoch == l.epoch {
 					delete(l.sent, c.Name)

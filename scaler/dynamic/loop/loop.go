@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slurmtide/slurmtide/internal/inbox"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/scaler"
 	"github.com/slurmtide/slurmtide/scaler/dynamic"
@@ -77,7 +78,7 @@ const (
 // Loop is the daemon's part for mode Dynamic. Its methods may be called from any goroutine.
 type Loop struct {
 	Config
-	inbox   inbox
+	inbox   *inbox.Inbox
 	calls   sync.WaitGroup
 	creates chan struct{}
 	deletes chan struct{}
@@ -123,7 +124,7 @@ func New(c Config) *Loop {
 		c.ReadEvery = 5 * time.Second
 	}
 	return &Loop{
-		Config: c, inbox: inbox{ready: make(chan struct{}, 1)}, pods: map[string]powersave.Pod{},
+		Config: c, inbox: inbox.New(), pods: map[string]powersave.Pod{},
 		creates: make(chan struct{}, c.Parallel), deletes: make(chan struct{}, c.Parallel), updates: make(chan struct{}, updatesAtOnce),
 		sent: map[string]powersave.NodeSetCounts{}, writing: map[string]bool{},
 	}
@@ -140,8 +141,8 @@ func (l *Loop) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-l.inbox.ready:
-			for _, f := range l.inbox.take() {
+		case <-l.inbox.Ready():
+			for _, f := range l.inbox.Take() {
 				f(ctx)
 			}
 		case <-wake.C:
@@ -176,7 +177,7 @@ func (l *Loop) active() bool {
 
 // tell has f done by the goroutine of Run.
 func (l *Loop) tell(f func()) {
-	l.inbox.put(func(context.Context) {
+	l.inbox.Put(func(context.Context) {
 		f()
 		l.dirty = true
 	})
@@ -286,7 +287,7 @@ func (l *Loop) read(ctx context.Context, now time.Time) {
 		began := time.Now()
 		r, at, err := l.ask(ctx, whole, since, partitions, options)
 		took := time.Since(began)
-		l.inbox.put(func(context.Context) {
+		l.inbox.Put(func(context.Context) {
 			l.underway = false
 			l.nextRead = time.Now().Add(max(l.Every, rest*took))
 			if err != nil {
@@ -353,29 +354,4 @@ func (l *Loop) ask(ctx context.Context, whole bool, since time.Time, partitions 
 		return nil, time.Time{}, err
 	}
 	return r, at, nil
-}
-
-// inbox is an unbounded queue: the loop must never wait for those it waits for.
-type inbox struct {
-	mu    sync.Mutex
-	items []func(context.Context)
-	ready chan struct{}
-}
-
-func (q *inbox) put(f func(context.Context)) {
-	q.mu.Lock()
-	q.items = append(q.items, f)
-	q.mu.Unlock()
-	select {
-	case q.ready <- struct{}{}:
-	default:
-	}
-}
-
-func (q *inbox) take() []func(context.Context) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	items := q.items
-	q.items = nil
-	return items
 }
