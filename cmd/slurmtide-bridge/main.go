@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"os"
-	"slices"
 	_ "time/tzdata" // windows of NodeSets have time zones, images often none
 
 	urfave "github.com/urfave/cli/v2"
@@ -24,14 +23,5 @@ func main() {
 		Version:  version,
 		Commands: []*urfave.Command{bridgeCommand()},
 	}
-	os.Exit(cli.Run(context.Background(), app, commandLine(os.Args), os.Stdin, os.Stdout, os.Stderr))
-}
-
-// commandLine is what slurmtide was called with, which passes it on as it is: slurmtide
-// bridge --cluster c. Somebody who starts this program directly need not say bridge.
-func commandLine(args []string) []string {
-	if len(args) > 1 && (args[1] == "bridge" || args[1] == "--version") {
-		return args
-	}
-	return slices.Insert(slices.Clone(args), min(1, len(args)), "bridge")
+	os.Exit(cli.Run(context.Background(), app, cli.Daemon(os.Args, "bridge"), os.Stdin, os.Stdout, os.Stderr))
 }

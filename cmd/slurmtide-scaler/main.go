@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"os"
-	"slices"
 
 	urfave "github.com/urfave/cli/v2"
 
@@ -22,14 +21,5 @@ func main() {
 		Version:  version,
 		Commands: []*urfave.Command{scalerCommand()},
 	}
-	os.Exit(cli.Run(context.Background(), app, commandLine(os.Args), os.Stdin, os.Stdout, os.Stderr))
-}
-
-// commandLine is what slurmtide was called with, which passes it on as it is: slurmtide
-// scaler --cluster c. Somebody who starts this program directly need not say scaler.
-func commandLine(args []string) []string {
-	if len(args) > 1 && (args[1] == "scaler" || args[1] == "--version") {
-		return args
-	}
-	return slices.Insert(slices.Clone(args), min(1, len(args)), "scaler")
+	os.Exit(cli.Run(context.Background(), app, cli.Daemon(os.Args, "scaler"), os.Stdin, os.Stdout, os.Stderr))
 }

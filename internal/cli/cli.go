@@ -158,3 +158,12 @@ func didYouMean(given string, names []string) string {
 	}
 	return ""
 }
+
+// Daemon is the command line of a daemon's program. slurmtide passes on what it was called with: slurmtide
+// bridge --cluster c. Somebody who starts the program directly need not say bridge.
+func Daemon(args []string, command string) []string {
+	if len(args) > 1 && (args[1] == command || args[1] == "--version") {
+		return args
+	}
+	return slices.Insert(slices.Clone(args), min(1, len(args)), command)
+}
