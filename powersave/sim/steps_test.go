@@ -191,7 +191,7 @@ func (w *world) endOfChaos() {
 	w.placeAll()
 	for _, j := range w.jobs {
 		if j.state == pending && j.begin.After(w.now) {
-			j.state = over
+			w.end(j)
 		}
 	}
 }
