@@ -44,18 +44,23 @@ func (e *Engine) remember(j Job, r Request) {
 	}
 }
 
-// follow releases the nodes that were powered up for a job which is being given back.
+// follow deals with the nodes that were powered up for a job that is being given back, as giveBack does with those before them.
 func (e *Engine) follow(g *gang, b *back) {
 	for _, name := range slices.Clone(g.nodes) {
 		n := e.nodes[name]
-		others := slices.ContainsFunc(n.jobs, func(id uint32) bool { return e.backOf(id) == nil })
-		if others || n.set == "" || n.boot.release != nil || e.sets[n.set].Strategy == BestEffort {
-			continue
-		}
 		if !slices.Contains(b.nodes, name) {
 			b.nodes = append(b.nodes, name)
 		}
-		e.release(n, b.verdict, fmt.Sprintf("job %d given back: %s", g.job, b.verdict), slices.Clone(n.jobs))
+		others := slices.ContainsFunc(n.jobs, func(id uint32) bool { return e.backOf(id) == nil })
+		switch r := n.boot.release; {
+		case r != nil && slices.Contains(r.jobs, g.job):
+		case r != nil:
+			r.jobs = append(slices.Clone(r.jobs), g.job)
+		case others, n.set == "", e.bootsOn(n):
+			e.leave(n, g.job)
+		default:
+			e.release(n, b.verdict, fmt.Sprintf("job %d given back: %s", g.job, b.verdict), slices.Clone(n.jobs))
+		}
 	}
 }
 
@@ -218,10 +223,8 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 			shared := slices.ContainsFunc(m.jobs, func(id uint32) bool { return !slices.Contains(jobs, id) })
 			switch {
 			case m == culprit && !others:
-			case shared, m.set == "":
+			case shared, m.set == "", e.bootsOn(m):
 				e.leave(m, id)
-			case e.sets[m.set].Strategy == BestEffort && (m.pod != nil || !e.sets[m.set].AskForRoom):
-				e.leave(m, id) // boots on, for whichever job comes next
 			default:
 				e.release(m, v, why, jobs)
 			}
@@ -233,6 +236,12 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 			e.dropGang(id)
 		}
 	}
+}
+
+// bootsOn says that the node is not given back with a job that cannot have it: it is there for whichever job comes next.
+func (e *Engine) bootsOn(n *node) bool {
+	set := e.sets[n.set]
+	return set.Strategy == BestEffort && (n.pod != nil || !set.AskForRoom)
 }
 
 // turnedAway ends the boot of n because slurmctld refused its slurmd. slurmctld has drained the node and taken its jobs off

@@ -292,6 +292,7 @@ func (e *Engine) roomAsked(ev RoomAsked) {
 
 // refuseRoom gives back a job that no request can be made for. Nothing else suffers for it.
 func (e *Engine) refuseRoom(r *room, err string) {
+	r.State, r.spent = RoomFailed, true // whoever needs room of the job after that asks anew
 	for _, g := range e.roomGangs(r.Job) {
 		for _, name := range g.nodes {
 			n := e.nodes[name]
@@ -303,6 +304,7 @@ func (e *Engine) refuseRoom(r *room, err string) {
 			}
 			n.boot.attempt, n.boot.blamed = nil, true
 			e.giveBack(n, []uint32{g.job}, Verdict{Trouble: TroubleConfig, Reason: err})
+			e.decide(n) // it may be another job's as well
 			return
 		}
 	}
