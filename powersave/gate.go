@@ -31,7 +31,9 @@ type heldGate struct {
 const gateBlind = 20 * time.Second
 
 func (e *Engine) openGate(ev GateOpened) {
-	e.hets.add(ev.JobID, ev.HetJob)
+	if e.hets.add(ev.JobID, ev.HetJob) {
+		e.goAlong(e.hets.of(ev.JobID))
+	}
 	if !e.setsRead {
 		e.heldGates = append(e.heldGates, heldGate{ev, e.now})
 		return

@@ -9,15 +9,17 @@ type hets struct {
 	parts  map[uint32][]uint32 // by leader
 }
 
-func (h *hets) add(job, leader uint32) {
+// add notes what a gate tells. It is news once.
+func (h *hets) add(job, leader uint32) (news bool) {
 	if leader == 0 || h.leader[job] != 0 {
-		return
+		return false
 	}
 	if h.leader == nil || len(h.leader) >= manyJobs {
 		h.leader, h.parts = map[uint32]uint32{}, map[uint32][]uint32{}
 	}
 	h.leader[job] = leader
 	h.parts[leader] = append(h.parts[leader], job)
+	return true
 }
 
 // of names the components of the het job that the job is part of; it alone when that is none.
@@ -39,4 +41,26 @@ func (e *Engine) withSiblings(jobs []uint32) []uint32 {
 		}
 	}
 	return all
+}
+
+// goAlong gives back the components of a het job that were not known to belong to one that is being given back until a gate said so.
+func (e *Engine) goAlong(parts []uint32) {
+	i := slices.IndexFunc(parts, func(id uint32) bool {
+		b := e.backOf(id)
+		return b != nil && !b.freed
+	})
+	if i < 0 {
+		return
+	}
+	first := e.backOf(parts[i])
+	for _, id := range parts {
+		if e.backOf(id) != nil {
+			continue
+		}
+		e.sendBack(id, first.verdict, first.notBefore)
+		if g := e.gangs[id]; g != nil {
+			g.rest = nil
+			e.follow(g, e.backOf(id))
+		}
+	}
 }
