@@ -67,15 +67,15 @@ func (w *world) together(a, b uint32) bool {
 	return a == b || w.job(a).leader() != 0 && w.job(a).leader() == w.job(b).leader()
 }
 
-// newestRoom of a job that exists, or else of its het job: a component may have asked by itself before its gate said what it belongs
-// to, and another after it. nil if none does.
+// newestRoom of a job that exists, or else of the leader of its het job, in whose name room is asked for all whose gates have said what
+// they belong to. nil if none does.
 func (w *world) newestRoom(job uint32) (newest *room) {
 	for _, r := range slices.Backward(w.rooms) {
 		switch {
 		case r.gone:
 		case r.Job == job:
 			return r
-		case newest == nil && w.together(r.Job, job):
+		case newest == nil && r.Job == w.job(job).leader():
 			newest = r
 		}
 	}
