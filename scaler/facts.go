@@ -161,6 +161,7 @@ type Node struct {
 	Partitions  []string
 	Reservation string // that holds it now
 	State       NodeState
+	Gone        bool   // no slurmd stands behind it, and Slurm does not power it up either: another node may take its place
 	Shape       *Shape // nodes that are alike should share one; the answer is the same if they do not
 	AllocCPUs   uint32
 	AllocMemory uint64 // MiB

@@ -88,6 +88,8 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) error {
 	switch name, single := strings.CutPrefix(path, "node/"); {
 	case strings.HasPrefix(path, "job"):
 		f.serveJobs(r.Method, path, answer, fail)
+	case path == "partitions", path == "reservations":
+		answer[path] = []any{}
 	case path == "ping":
 		answer["pings"] = []any{map[string]any{"hostname": "ctl", "responding": true, "primary": true}}
 	case path == "nodes" && r.Method == http.MethodGet:

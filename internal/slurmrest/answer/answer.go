@@ -240,20 +240,30 @@ func (r *Nodes) text(s string) string {
 
 // Decode reads one answer object. The members of the array called field are
 // handed to item one by one; everything else but the envelope is skipped. It
-// fails if the text ends early, so that what item saw is the complete array.
+// fails if the text ends early, or has neither the array nor errors, so that what item saw is the complete array: slurmrestd
+// writes it also when it is empty, and what somebody else answered is no empty queue.
 func Decode(body io.Reader, field string, item func(*json.Decoder) error) (Envelope, error) {
-	var env Envelope
+	env, listed, err := decode(body, field, item)
+	if err == nil && !listed && len(env.Errors) == 0 {
+		err = fmt.Errorf("there are no %q in it: is it slurmrestd's?", field)
+	}
+	return env, err
+}
+
+// decode is Decode where the array may be missing, and tells whether it was there.
+func decode(body io.Reader, field string, item func(*json.Decoder) error) (env Envelope, listed bool, err error) {
 	dec := json.NewDecoder(body)
 	if err := expect(dec, json.Delim('{')); err != nil {
-		return env, err
+		return env, listed, err
 	}
 	for dec.More() {
 		key, err := dec.Token()
 		if err != nil {
-			return env, err
+			return env, listed, err
 		}
 		switch {
 		case item != nil && key == field:
+			listed = true
 			err = items(dec, item)
 		case key == "errors":
 			err = dec.Decode(&env.Errors)
@@ -267,17 +277,17 @@ func Decode(body io.Reader, field string, item func(*json.Decoder) error) (Envel
 			err = dec.Decode(new(skip))
 		}
 		if err != nil {
-			return env, fmt.Errorf("reading %q: %w", key, noEOF(err))
+			return env, listed, fmt.Errorf("reading %q: %w", key, noEOF(err))
 		}
 	}
-	if err := expect(dec, json.Delim('}')); err != nil {
-		return env, err
-	}
-	return env, nil
+	return env, listed, expect(dec, json.Delim('}'))
 }
 
 // DecodeEnvelope reads an answer whose data do not matter.
-func DecodeEnvelope(body io.Reader) (Envelope, error) { return Decode(body, "", nil) }
+func DecodeEnvelope(body io.Reader) (Envelope, error) {
+	env, _, err := decode(body, "", nil)
+	return env, err
+}
 
 func items(dec *json.Decoder, item func(*json.Decoder) error) error {
 	first, err := dec.Token()

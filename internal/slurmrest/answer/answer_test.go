@@ -77,11 +77,26 @@ func TestDecodeNodes(t *testing.T) {
 			assert.Equal(t, tc.state, r.List[0].State, "%v", r.List[0].State)
 		})
 	}
-	for _, text := range []string{`{}`, `{"nodes":null}`, `{"nodes":[]}`, `{"errors":null,"meta":null}`} {
+	for text, want := range map[string]string{
+		`{"nodes":null}`:                     "",
+		`{"nodes":[]}`:                       "",
+		`{"errors":[{"error_number":2002}]}`: "", // the caller looks at the errors
+		`{}`:                                 `there are no "nodes" in it: is it slurmrestd's?`,
+		`{"errors":null,"meta":null}`:        `there are no "nodes" in it`,
+		`{"status":"ok"}`:                    `there are no "nodes" in it`,
+		`null`:                               "instead of {",
+		`[]`:                                 "[ instead of {",
+		`<html>please log in</html>`:         "invalid character '<'",
+		``:                                   "unexpected EOF",
+	} {
 		r := NewNodes(nil)
 		_, err := Decode(strings.NewReader(text), "nodes", r.Read)
-		require.NoError(t, err, text)
 		assert.Empty(t, r.List)
+		if want == "" {
+			require.NoError(t, err, text)
+			continue
+		}
+		require.ErrorContains(t, err, want, text)
 	}
 }
 

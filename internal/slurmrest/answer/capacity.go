@@ -87,10 +87,16 @@ func (r *Partitions) Read(dec *json.Decoder) error {
 type Capacity struct {
 	List []scaler.Node
 
-	states map[string]scaler.NodeState
+	states map[string]condition
 	lists  map[string][]string
 	texts  map[string]string
 	shapes map[wireShape]*scaler.Shape
+}
+
+// condition is what a node's state words mean.
+type condition struct {
+	state scaler.NodeState
+	gone  bool
 }
 
 // wireShape tells whether two nodes are alike.
@@ -102,7 +108,7 @@ type wireShape struct {
 
 // NewCapacity starts an empty list.
 func NewCapacity() *Capacity {
-	return &Capacity{states: map[string]scaler.NodeState{}, lists: map[string][]string{}, texts: map[string]string{"": ""}, shapes: map[wireShape]*scaler.Shape{}}
+	return &Capacity{states: map[string]condition{}, lists: map[string][]string{}, texts: map[string]string{"": ""}, shapes: map[wireShape]*scaler.Shape{}}
 }
 
 // Read takes the next node object from dec.
@@ -135,10 +141,11 @@ func (r *Capacity) Read(dec *json.Decoder) error {
 	}
 	words := func(words []string) []string { return words }
 	n := scaler.Node{Name: w.Name, Reservation: share(r.texts, w.Reservation), AllocCPUs: w.AllocCPUs, AllocMemory: w.AllocMemory, GresUsed: share(r.texts, w.GresUsed)}
-	var err error
-	if n.State, err = once(r.states, w.State, nodeState); err != nil {
+	is, err := once(r.states, w.State, func(words []string) condition { return condition{nodeState(words), nodeGone(words)} })
+	if err != nil {
 		return fmt.Errorf("state of node %s: %w", w.Name, err)
 	}
+	n.State, n.Gone = is.state, is.gone
 	if n.Partitions, err = once(r.lists, w.Partitions, words); err != nil {
 		return fmt.Errorf("partitions of node %s: %w", w.Name, err)
 	}
@@ -178,6 +185,14 @@ func nodeState(words []string) scaler.NodeState {
 		return scaler.NodeUnusable
 	}
 	return scaler.NodeUp
+}
+
+// nodeGone tells whether no slurmd stands behind the record: of one that registered itself and went, or one that is there for its shape only.
+// What Slurm powers up and down itself is not meant.
+func nodeGone(words []string) bool {
+	s := powersave.ParseNodeState(words)
+	return s.Any(powersave.NodeDown|powersave.NodeFuture) && !s.Any(powersave.NodeCloud|powersave.NodePoweredDown|powersave.NodePoweringDown|
+		powersave.NodePowerDown|powersave.NodePowerUp|powersave.NodePoweringUp)
 }
 
 // Reservations collects the nodes that reservations name.

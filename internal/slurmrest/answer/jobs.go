@@ -133,7 +133,7 @@ func (v Number) id() uint32 {
 // is added to the Envelope's Errors.
 func DecodeStatus(body io.Reader, field string) (Envelope, error) {
 	var jobs []Problem
-	env, err := Decode(body, field, func(dec *json.Decoder) error {
+	env, _, err := decode(body, field, func(dec *json.Decoder) error {
 		var w struct {
 			// A text beside ErrorCode after a requeue or an update, an object after a cancel.
 			Error     json.RawMessage `json:"error"`

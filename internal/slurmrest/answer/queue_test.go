@@ -146,6 +146,13 @@ func TestCapacityStates(t *testing.T) {
 		_, err := Decode(strings.NewReader(`{"nodes":[{"name":"c","state":[`+state+`]}]}`), "nodes", r.Read)
 		require.NoError(t, err)
 		assert.Equal(t, want, r.List[0].State, state)
+		assert.Equal(t, state == `"FUTURE"`, r.List[0].Gone, state)
+	}
+	for _, state := range []string{`"DOWN"`, `"DOWN","DYNAMIC_NORM","NOT_RESPONDING"`, `"DOWN","DRAIN","DYNAMIC_NORM"`} {
+		r := NewCapacity()
+		_, err := Decode(strings.NewReader(`{"nodes":[{"name":"c","state":[`+state+`]}]}`), "nodes", r.Read)
+		require.NoError(t, err)
+		assert.Equal(t, scaler.Node{Name: "c", State: scaler.NodeUnusable, Gone: true, Shape: &scaler.Shape{}}, r.List[0], state)
 	}
 	for text, want := range map[string]string{
 		`{"state":["IDLE"]}`:                             "a node without a name",
