@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,7 +22,7 @@ import (
 // Source has the newest figures of one cluster. watch.Watcher is one.
 type Source interface {
 	Latest() (watch.Figures, error)
-	With(context.Context, scaler.NodeSet) (watch.Figures, error)
+	With(ctx context.Context, who string, set scaler.NodeSet) (watch.Figures, error)
 	Changed() <-chan struct{}
 }
 
@@ -60,8 +61,9 @@ func (s *Service) IsActive(ctx context.Context, ref *pb.ScaledObjectRef) (*pb.Is
 	return &pb.IsActiveResponse{Result: value > t.activation}, nil
 }
 
-// StreamIsActive says so at once, and again whenever it changes. While Slurm cannot be read it keeps silent: KEDA
-// waits longer and longer before it opens a stream that failed, and learns of the error when it polls.
+// StreamIsActive says so at once, and again whenever it changes. While there is no figure, because Slurm cannot be read or the NodeSet
+// is yet to be made, it keeps silent: KEDA waits longer and longer, up to a minute and for as long as the trigger lives, before it opens
+// a stream that failed, and learns of the error when it polls.
 func (s *Service) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStreamingServer[pb.IsActiveResponse]) error {
 	t, source, err := s.open(ref)
 	if err != nil {
@@ -75,9 +77,7 @@ func (s *Service) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStre
 		switch {
 		case ctx.Err() != nil:
 			return status.FromContextError(ctx.Err()).Err()
-		case status.Code(err) == codes.Unavailable:
 		case err != nil:
-			return err
 		case !said || active != (value > t.activation):
 			said, active = true, value > t.activation
 			if err := stream.Send(&pb.IsActiveResponse{Result: active}); err != nil {
@@ -94,14 +94,13 @@ func (s *Service) StreamIsActive(ref *pb.ScaledObjectRef, stream grpc.ServerStre
 	}
 }
 
-// GetMetricSpec gives the metric's name and target. It works without Slurm, so that KEDA can make its HPA.
-func (s *Service) GetMetricSpec(ctx context.Context, ref *pb.ScaledObjectRef) (*pb.GetMetricSpecResponse, error) {
-	t, source, err := s.open(ref)
+// GetMetricSpec gives the metric's name and target. It never fails, not even for metadata that make no sense: without a metric KEDA
+// makes no HPA and asks for no figure, and all that it shows on the ScaledObject is "no metric specs returned from scalers"
+// (KEDA 2.21, hpa.go getScaledObjectMetricSpecs). What is wrong GetMetrics says, and that is shown.
+func (s *Service) GetMetricSpec(_ context.Context, ref *pb.ScaledObjectRef) (*pb.GetMetricSpecResponse, error) {
+	t, err := parseTrigger(ref.GetScalerMetadata())
 	if err != nil {
-		return nil, err
-	}
-	if _, err := figure(ctx, source, &t); err != nil && status.Code(err) != codes.Unavailable {
-		return nil, err
+		t = trigger{metric: metricNodes, target: 1}
 	}
 	return spec(&t), nil
 }
@@ -136,7 +135,7 @@ func (s *Service) GetMetrics(ctx context.Context, r *pb.GetMetricsRequest) (*pb.
 		return nil, err
 	}
 	if name := r.GetMetricName(); name != "" && name != t.metricName() {
-		return nil, status.Errorf(codes.NotFound, "there is no metric %q: the trigger's metric is %s", name, t.metricName())
+		return nil, refuse(codes.NotFound, "there is no metric %q: the trigger's metric is %s", name, t.metricName())
 	}
 	value, err := figure(ctx, source, &t)
 	if err != nil {
@@ -162,21 +161,45 @@ func (s *Service) open(ref *pb.ScaledObjectRef) (trigger, Source, error) {
 	if err != nil {
 		return trigger{}, nil, err
 	}
+	if ref.GetName() != "" {
+		t.who = ref.GetNamespace() + "/" + ref.GetName()
+	}
 	if t.cluster == "" {
 		if len(s.names) != 1 {
-			return trigger{}, nil, invalid(keyCluster, "it is missing: there are %s", strings.Join(s.names, ", "))
+			return trigger{}, nil, invalid(keyCluster, "it is missing: there are %s", shorten(s.names))
 		}
 		return t, s.clusters[s.names[0]], nil
 	}
 	source, ok := s.clusters[t.cluster]
 	if !ok {
-		return trigger{}, nil, notFound(keyCluster, "there is no %q%s; there are %s", t.cluster, meant(t.cluster, s.names), strings.Join(s.names, ", "))
+		return trigger{}, nil, notFound(keyCluster, "there is no %q%s; there are %s", t.cluster, meant(t.cluster, s.names), shorten(s.names))
 	}
 	return t, source, nil
 }
 
+// maxText is the most bytes of an error's text: KEDA makes it an Event of the ScaledObject, with some words before it, and
+// kube-apiserver takes no Event with a longer note than 1024.
+const maxText = 900
+
+// refuse makes an error of gRPC.
+func refuse(code codes.Code, format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	if len(text) > maxText {
+		cut := maxText - len("…")
+		for !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = text[:cut] + "…"
+	}
+	return status.Error(code, text)
+}
+
+func invalid(key, format string, args ...any) error {
+	return refuse(codes.InvalidArgument, "trigger metadata: %s: %s", key, fmt.Sprintf(format, args...))
+}
+
 func notFound(key, format string, args ...any) error {
-	return status.Errorf(codes.NotFound, "trigger metadata: %s: %s", key, fmt.Sprintf(format, args...))
+	return refuse(codes.NotFound, "trigger metadata: %s: %s", key, fmt.Sprintf(format, args...))
 }
 
 // figure finds what the trigger asks for in the newest figures.
@@ -192,7 +215,7 @@ func figure(ctx context.Context, source Source, t *trigger) (float64, error) {
 		return 0, notFound(keyPartition, "Slurm has no partition %q%s", t.partition, meant(t.partition, partitions(f)))
 	case t.shape != nil:
 		set := t.extra()
-		if f, err = source.With(ctx, set); err != nil {
+		if f, err = source.With(ctx, t.who, set); err != nil {
 			return 0, failure(err)
 		}
 		name = set.Name
@@ -208,6 +231,9 @@ func figure(ctx context.Context, source Source, t *trigger) (float64, error) {
 		own := f.Own()
 		return 0, notFound(keyNodeSet, "there is no NodeSet %q%s; there are %s. For nodes of another operator give partition, cpus, memory and maxNodes",
 			name, meant(name, own), shorten(own))
+	}
+	if t.metric == metricGPUs && !d.HasGPUs {
+		return 0, invalid(keyMetric, "gpus are to be counted, and the nodes of NodeSet %s have none", name)
 	}
 	return t.value(d), nil
 }
@@ -233,13 +259,16 @@ func (t *trigger) value(d watch.SetFigures) float64 {
 // failure gives errors of a Source their code.
 func failure(err error) error {
 	var old *watch.NotReadError
+	var conflict *watch.ConflictError
 	switch {
 	case errors.As(err, &old):
-		return status.Error(codes.Unavailable, err.Error())
+		return refuse(codes.Unavailable, "%v", err)
+	case errors.As(err, &conflict):
+		return invalid(keyPartition, "%v", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
 	default:
-		return status.Error(codes.ResourceExhausted, err.Error())
+		return refuse(codes.ResourceExhausted, "%v", err)
 	}
 }
 
@@ -253,7 +282,7 @@ func partitions(f watch.Figures) []string {
 
 // shorten lists names, as many as people read.
 func shorten(names []string) string {
-	const most = 20
+	const most = 10
 	if len(names) == 0 {
 		return "none"
 	}

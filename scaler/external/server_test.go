@@ -10,7 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
@@ -33,12 +35,14 @@ type slurm struct {
 	mu    sync.Mutex
 	jobs  []scaler.Job
 	nodes []scaler.Node
+	sets  []scaler.NodeSet
 	at    int64
 	fails error
+	asked int
 }
 
 func newSlurm(nodes int) *slurm {
-	s := &slurm{at: 1000}
+	s := &slurm{at: 1000, sets: []scaler.NodeSet{{Name: "cpu"}, {Name: "gpu"}}}
 	for i := range nodes {
 		s.nodes = append(s.nodes, scaler.Node{Name: fmt.Sprintf("cpu-%d", i), Partitions: []string{"cpu", "all"}, State: scaler.NodeOff, Shape: &scaler.Shape{CPUs: 4, Memory: 1000}})
 	}
@@ -68,18 +72,21 @@ func (s *slurm) fail(err error) {
 func (s *slurm) QueuePartitions(context.Context) ([]scaler.Partition, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked++
 	return []scaler.Partition{{Name: "cpu"}, {Name: "gpu"}, {Name: "all"}, {Name: "slinky"}}, s.fails
 }
 
 func (s *slurm) QueueNodes(context.Context) ([]scaler.Node, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked++
 	return slices.Clone(s.nodes), s.fails
 }
 
 func (s *slurm) QueueJobs(_ context.Context, since time.Time) ([]scaler.Job, time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked++
 	if since.Unix() == s.at {
 		return nil, time.Time{}, s.fails
 	}
@@ -88,7 +95,16 @@ func (s *slurm) QueueJobs(_ context.Context, since time.Time) ([]scaler.Job, tim
 
 // NodeSets and Changed make it the source of NodeSets, too.
 func (s *slurm) NodeSets() ([]scaler.NodeSet, func(string) string, error) {
-	return []scaler.NodeSet{{Name: "cpu"}, {Name: "gpu"}}, func(n string) string { set, _, _ := strings.Cut(n, "-"); return set }, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sets := slices.Clone(s.sets)
+	return sets, func(n string) string {
+		name, _, _ := strings.Cut(n, "-")
+		if !slices.ContainsFunc(sets, func(set scaler.NodeSet) bool { return set.Name == name }) {
+			return ""
+		}
+		return name
+	}, nil
 }
 
 func (s *slurm) Changed() <-chan struct{} { return nil }
@@ -187,6 +203,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// What is wrong is said by the calls whose error KEDA shows on the ScaledObject. GetMetricSpec's it does not show.
 func TestRefusals(t *testing.T) {
 	w := watcher(t, newSlurm(3))
 	client := pb.NewExternalScalerClient(dial(t, serve(t, NewService(map[string]Source{"one": w, "two": w}), Options{}), nil))
@@ -194,26 +211,35 @@ func TestRefusals(t *testing.T) {
 		meta meta
 		code codes.Code
 		want string
+		ends bool // a stream, too: only another trigger could help
 	}{
-		"no cluster":        {meta{"nodeSet": "cpu"}, codes.InvalidArgument, "cluster: it is missing: there are one, two"},
-		"unknown cluster":   {meta{"cluster": "tow", "nodeSet": "cpu"}, codes.NotFound, `cluster: there is no "tow" (did you mean two?); there are one, two`},
-		"unknown NodeSet":   {meta{"cluster": "one", "nodeSet": "cpus"}, codes.NotFound, `nodeSet: there is no NodeSet "cpus" (did you mean cpu?); there are cpu, gpu. For nodes of another operator give partition, cpus, memory and maxNodes`},
-		"unknown partition": {meta{"cluster": "one", "partition": "slinkie"}, codes.NotFound, `partition: Slurm has no partition "slinkie" (did you mean slinky?)`},
-		"the same, shape":   {meta{"cluster": "one", "partition": "x", "cpus": "1", "memory": "1", "maxNodes": "1"}, codes.NotFound, `partition: Slurm has no partition "x"`},
-		"without a NodeSet": {meta{"cluster": "one", "partition": "slinky"}, codes.NotFound, "partition: partition slinky has no NodeSet: give cpus, memory and maxNodes of the nodes that it can get"},
-		"with several":      {meta{"cluster": "one", "partition": "all"}, codes.InvalidArgument, "partition: partition all has several NodeSets, cpu, gpu: give nodeSet"},
-		"unknown key":       {meta{"cluster": "one", "nodeSet": "cpu", "Target": "1"}, codes.InvalidArgument, "Target: there is no such key (did you mean target?); there are " + strings.Join(ours(), ", ")},
-		"nothing given":     {nil, codes.InvalidArgument, "nodeSet: it is missing: give nodeSet, or partition with the shape of its nodes"},
+		"no cluster":        {meta{"nodeSet": "cpu"}, codes.InvalidArgument, "cluster: it is missing: there are one, two", true},
+		"unknown cluster":   {meta{"cluster": "tow", "nodeSet": "cpu"}, codes.NotFound, `cluster: there is no "tow" (did you mean two?); there are one, two`, true},
+		"unknown NodeSet":   {meta{"cluster": "one", "nodeSet": "cpus"}, codes.NotFound, `nodeSet: there is no NodeSet "cpus" (did you mean cpu?); there are cpu, gpu. For nodes of another operator give partition, cpus, memory and maxNodes`, false},
+		"unknown partition": {meta{"cluster": "one", "partition": "slinkie"}, codes.NotFound, `partition: Slurm has no partition "slinkie" (did you mean slinky?)`, false},
+		"the same, shape":   {meta{"cluster": "one", "partition": "x", "cpus": "1", "memory": "1", "maxNodes": "1"}, codes.NotFound, `partition: Slurm has no partition "x"`, false},
+		"without a NodeSet": {meta{"cluster": "one", "partition": "slinky"}, codes.NotFound, "partition: partition slinky has no NodeSet: give cpus, memory and maxNodes of the nodes that it can get", false},
+		"with several":      {meta{"cluster": "one", "partition": "all"}, codes.InvalidArgument, "partition: partition all has several NodeSets, cpu, gpu: give nodeSet", false},
+		"GPUs of CPU nodes": {meta{"cluster": "one", "nodeSet": "cpu", "metric": "gpus", "target": "1"}, codes.InvalidArgument, "metric: gpus are to be counted, and the nodes of NodeSet cpu have none", false},
+		"unknown key":       {meta{"cluster": "one", "nodeSet": "cpu", "Target": "1"}, codes.InvalidArgument, "Target: there is no such key (did you mean target?); there are " + strings.Join(ours(), ", "), true},
+		"impossible value":  {meta{"cluster": "one", "nodeSet": "cpu", "target": "-3"}, codes.InvalidArgument, `target: "-3" is not a number of 0 or more`, true},
+		"nothing given":     {nil, codes.InvalidArgument, "nodeSet: it is missing: give nodeSet, or partition with the shape of its nodes", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
-			_, spec := client.GetMetricSpec(ctx, ref(tc.meta))
-			_, metrics := client.GetMetrics(ctx, &pb.GetMetricsRequest{ScaledObjectRef: ref(tc.meta)})
+			spec, err := client.GetMetricSpec(ctx, ref(tc.meta))
+			require.NoError(t, err, "KEDA would make no HPA, and say nothing of why")
+			require.Len(t, spec.MetricSpecs, 1)
+			assert.Positive(t, spec.MetricSpecs[0].TargetSizeFloat)
+			_, metrics := client.GetMetrics(ctx, &pb.GetMetricsRequest{ScaledObjectRef: ref(tc.meta), MetricName: spec.MetricSpecs[0].MetricName})
 			_, active := client.IsActive(ctx, ref(tc.meta))
-			stream, err := client.StreamIsActive(ctx, ref(tc.meta))
-			require.NoError(t, err)
-			_, pushed := stream.Recv()
-			for call, err := range map[string]error{"GetMetricSpec": spec, "GetMetrics": metrics, "IsActive": active, "StreamIsActive": pushed} {
+			errs := map[string]error{"GetMetrics": metrics, "IsActive": active}
+			if tc.ends {
+				stream, err := client.StreamIsActive(ctx, ref(tc.meta))
+				require.NoError(t, err)
+				_, errs["StreamIsActive"] = stream.Recv()
+			}
+			for call, err := range errs {
 				assert.Equal(t, tc.code, status.Code(err), call)
 				assert.Equal(t, "trigger metadata: "+tc.want, status.Convert(err).Message(), call)
 			}
@@ -224,6 +250,101 @@ func TestRefusals(t *testing.T) {
 	_, err = client.IsActive(t.Context(), ref(meta{"nodeSet": strings.Repeat("x", MaxMessage)}))
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
 	assert.Contains(t, err.Error(), "larger than max")
+}
+
+// Kubernetes takes no Event with a note of more than 1024 bytes, and KEDA shows errors as Events.
+func TestErrorsFitIntoEvents(t *testing.T) {
+	s := newSlurm(3)
+	s.sets = nil
+	for i := range 30 {
+		s.sets = append(s.sets, scaler.NodeSet{Name: fmt.Sprintf("%02d-%s", i, strings.Repeat("ä", 100))})
+	}
+	s.submit("cpu", 1)
+	service := NewService(map[string]Source{"one": watcher(t, s)})
+	long := strings.Repeat("long", 200)
+	for name, m := range map[string]meta{
+		"NodeSets with long names": {"nodeSet": "none"},
+		"a long name":              {"nodeSet": long},
+		"a very long name":         {"nodeSet": strings.Repeat(long, 50)},
+		"a long value":             {"nodeSet": "cpu", "target": long},
+		"a long key":               {"nodeSet": "cpu", strings.Repeat(long, 50): "1"},
+		"a long partition":         {"partition": long, "cpus": "1", "memory": "1", "maxNodes": "1"},
+	} {
+		start := time.Now()
+		_, err := service.IsActive(t.Context(), ref(m))
+		require.Error(t, err, name)
+		assert.LessOrEqual(t, len(err.Error()), 1024-len("KEDAScalerFailed"), name)
+		assert.True(t, utf8.ValidString(err.Error()), name)
+		assert.Less(t, time.Since(start), 100*time.Millisecond, "%s: it takes no time to guess what was meant", name)
+	}
+}
+
+// Each cluster has its own queue, and one that is away does not bear on the others.
+func TestClusters(t *testing.T) {
+	one, two := newSlurm(10), newSlurm(10)
+	one.submit("cpu", 2)
+	two.submit("cpu", 7)
+	clusters := map[string]Source{"one": watcher(t, one), "two": watcher(t, two)}
+	registry := prometheus.NewRegistry()
+	metrics := NewMetrics(registry, clusters)
+	service := NewService(clusters)
+	client := pb.NewExternalScalerClient(dial(t, serve(t, service, Options{Metrics: metrics}), nil))
+	value := func(cluster string) (int64, error) {
+		got, err := client.GetMetrics(t.Context(), &pb.GetMetricsRequest{ScaledObjectRef: ref(meta{"cluster": cluster, "nodeSet": "cpu"})})
+		if err != nil {
+			return 0, err
+		}
+		return got.MetricValues[0].MetricValue, nil
+	}
+	for cluster, want := range map[string]int64{"one": 2, "two": 7} {
+		got, err := value(cluster)
+		require.NoError(t, err)
+		assert.Equal(t, want, got, cluster)
+		assert.InDelta(t, want, gather(t, registry)[`slurmtide_scaler_nodes_needed{cluster="`+cluster+`",nodeset="cpu"}`], 0)
+	}
+	two.fail(errors.New("away"))
+	require.Eventually(t, func() bool { _, err := value("two"); return status.Code(err) == codes.Unavailable }, 10*time.Second, 50*time.Millisecond)
+	got, err := value("one")
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, got)
+	require.NoError(t, service.Ready())
+	all := gather(t, registry)
+	assert.InDelta(t, 1, all[`slurmtide_scaler_readable{cluster="one"}`], 0)
+	assert.InDelta(t, 0, all[`slurmtide_scaler_readable{cluster="two"}`], 0)
+}
+
+// Answers are looked up: neither Slurm is asked for them nor anything reckoned.
+func TestAnswersAreLookedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlurm(1000)
+		s.submit("cpu", 500)
+		reckoned := 0
+		w := watch.New(watch.Config{Queue: s, NodeSets: s, Log: slog.New(slog.DiscardHandler), OnRead: func(what string, _ time.Duration, _ error) {
+			if what == "demand" {
+				reckoned++
+			}
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = w.Run(ctx) }()
+		time.Sleep(time.Second)
+		service := NewService(map[string]Source{"one": w})
+		shape := meta{"partition": "slinky", "cpus": "4", "memory": "1000", "maxNodes": "5"}
+		_, err := service.IsActive(ctx, ref(shape)) // reckons it
+		require.NoError(t, err)
+		asked, before := s.asked, reckoned
+		for _, m := range []meta{{"nodeSet": "cpu"}, shape, {"partition": "cpu", "metric": "cpus", "target": "4"}} {
+			request := &pb.GetMetricsRequest{ScaledObjectRef: ref(m)}
+			allocs := testing.AllocsPerRun(1000, func() {
+				_, err := service.GetMetrics(ctx, request)
+				require.NoError(t, err)
+			})
+			assert.Less(t, allocs, 100.0, m)
+		}
+		assert.Equal(t, asked, s.asked)
+		assert.Equal(t, before, reckoned)
+		cancel()
+		synctest.Wait()
+	})
 }
 
 // A push comes within a second of the job, errors do not look like "inactive", and streams outlive a Slurm that is away.
@@ -277,6 +398,8 @@ func TestStreamMetricSpec(t *testing.T) {
 	got, err := stream.Recv()
 	require.NoError(t, err)
 	assert.Equal(t, "slurm-cpus", got.MetricSpecs[0].MetricName)
+	assert.EqualValues(t, 4, got.MetricSpecs[0].TargetSize)
+	assert.InDelta(t, 4, got.MetricSpecs[0].TargetSizeFloat, 0)
 }
 
 func TestHealthAndReflection(t *testing.T) {
@@ -305,6 +428,8 @@ func TestHealthAndReflection(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	s := newSlurm(3)
 	s.submit("cpu", 2)
+	s.submit("cpu", 1)
+	s.jobs[len(s.jobs)-1].Memory = 4000 // no node has as much
 	clusters := map[string]Source{"one": watcher(t, s)}
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry, clusters)
@@ -325,6 +450,7 @@ func TestMetrics(t *testing.T) {
 		`slurmtide_scaler_pending_demand{cluster="one",nodeset="cpu",resource="cpus"}`:     8,
 		`slurmtide_scaler_running{cluster="one",nodeset="gpu",resource="gpus"}`:            3,
 		`slurmtide_scaler_pending_jobs{cluster="one",why="capacity"}`:                      2,
+		`slurmtide_scaler_pending_jobs{cluster="one",why="impossible"}`:                    1,
 		`slurmtide_scaler_read_failures_total{cluster="one",what="jobs"}`:                  1,
 		`slurmtide_scaler_readable{cluster="one"}`:                                         1,
 		`slurmtide_scaler_requests_total{code="InvalidArgument",method="IsActive"}`:        1,

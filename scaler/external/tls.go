@@ -43,7 +43,7 @@ type TLS struct {
 // LoadTLS reads the files.
 func LoadTLS(files TLSFiles, log *slog.Logger) (*TLS, error) {
 	t := &TLS{files: files, log: log, now: time.Now}
-	if err := t.load(); err != nil {
+	if _, err := t.load(); err != nil {
 		return nil, err
 	}
 	return t, nil
@@ -87,21 +87,25 @@ func (t *TLS) refresh() {
 	if !due {
 		return
 	}
-	err := t.load()
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	changed, err := t.load()
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if text != "" && text != t.failed {
-		t.log.Error("the certificate in use is kept", "error", err)
-	}
+	t.mu.Lock()
+	fresh, ends := text != t.failed, t.ends
 	t.failed = text
+	t.mu.Unlock()
+	switch { // without the lock: a log that hangs must not keep clients out
+	case err != nil && fresh:
+		t.log.Error("the certificate in use is kept", "error", err)
+	case changed:
+		t.log.Info("certificate reloaded", "file", t.files.Cert, "expires", ends)
+	}
 }
 
-// load reads the files, and does nothing if they are the same as before.
-func (t *TLS) load() error {
+// load reads the files, and says whether they are others than before.
+func (t *TLS) load() (changed bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.looked = t.now()
@@ -110,34 +114,30 @@ func (t *TLS) load() error {
 		if file == "" {
 			continue
 		}
-		var err error
 		if texts[i], err = os.ReadFile(file); err != nil {
-			return fmt.Errorf("reading TLS files: %w", err)
+			return false, fmt.Errorf("reading TLS files: %w", err)
 		}
 	}
 	all := fmt.Sprintf("%q", texts)
 	if t.config != nil && all == t.text {
-		return nil
+		return false, nil
 	}
 	pair, err := tls.X509KeyPair(texts[0], texts[1])
 	if err != nil {
-		return fmt.Errorf("reading the certificate in %s and the key in %s: %w", t.files.Cert, t.files.Key, err)
+		return false, fmt.Errorf("reading the certificate in %s and the key in %s: %w", t.files.Cert, t.files.Key, err)
 	}
 	if ends := pair.Leaf.NotAfter; t.now().After(ends) {
-		return fmt.Errorf("the certificate in %s expired at %s: renew it", t.files.Cert, ends.UTC().Format(time.RFC3339))
+		return false, fmt.Errorf("the certificate in %s expired at %s: renew it", t.files.Cert, ends.UTC().Format(time.RFC3339))
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{pair}}
 	if t.files.ClientCA != "" {
 		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 		if !config.ClientCAs.AppendCertsFromPEM(texts[2]) {
-			return fmt.Errorf("reading the clients' CA: %s has no certificate", t.files.ClientCA)
+			return false, fmt.Errorf("reading the clients' CA: %s has no certificate", t.files.ClientCA)
 		}
 	}
-	if t.config != nil {
-		t.log.Info("certificate reloaded", "file", t.files.Cert, "expires", pair.Leaf.NotAfter)
-	}
 	t.text, t.config, t.ends = all, config, pair.Leaf.NotAfter
-	return nil
+	return true, nil
 }
 
 // handshakes tells of handshakes that fail: whoever connects often hides why.

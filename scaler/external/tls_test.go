@@ -170,6 +170,65 @@ func TestTLSRotation(t *testing.T) {
 	require.ErrorContains(t, err, "expired at", "nobody could connect")
 }
 
+// A certificate that nobody renews is named on both sides.
+func TestTLSExpires(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	s := newTLSServer(t, ca, nil)
+	s.replace(ca.sign(3 * time.Second))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		serial, err := s.call(ca)
+		require.NoError(c, err)
+		assert.Equal(c, int64(3), serial)
+	}, 2*time.Second, 100*time.Millisecond)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, err := s.call(ca)
+		assert.ErrorContains(c, err, "certificate has expired")
+		assert.Regexp(c, `TLS handshake failed.*our certificate in \S*tls.crt expired at \S+: renew it`, s.log.String())
+	}, 10*time.Second, 200*time.Millisecond)
+	s.replace(ca.sign(time.Hour))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		_, err := s.call(ca)
+		require.NoError(c, err)
+	}, 5*time.Second, 100*time.Millisecond)
+}
+
+// Many connect while files are replaced: each sees one pair or the other.
+func TestTLSRotationUnderLoad(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	s := newTLSServer(t, ca, ca)
+	client, err := tls.X509KeyPair(ca.sign(time.Hour))
+	require.NoError(t, err)
+	stop := make(chan struct{})
+	var calls sync.WaitGroup
+	for range 4 {
+		calls.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				_, err := s.call(ca, client)
+				assert.NoError(t, err)
+			}
+		})
+	}
+	var last int64
+	for range 3 {
+		last = ca.next
+		cert, key := ca.sign(time.Hour)
+		write(t, s.files.Cert, cert)
+		time.Sleep(reloadEvery + 100*time.Millisecond) // the key is still the old one's
+		write(t, s.files.Key, key)
+		time.Sleep(reloadEvery + 100*time.Millisecond)
+	}
+	close(stop)
+	calls.Wait()
+	serial, err := s.call(ca, client)
+	require.NoError(t, err)
+	assert.Equal(t, last, serial)
+}
+
 func TestMutualTLS(t *testing.T) {
 	ca, clients, next := newAuthority(t, "ca"), newAuthority(t, "clients"), newAuthority(t, "next")
 	s := newTLSServer(t, ca, clients)

@@ -2,13 +2,11 @@ package external
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/slurmtide/slurmtide/internal/spelling"
 	"github.com/slurmtide/slurmtide/scaler"
@@ -35,8 +33,16 @@ type trigger struct {
 	metric     metric
 	target     float64
 	activation float64
-	waiting    bool // running jobs do not count
+	waiting    bool   // running jobs do not count
+	who        string // whose trigger it is, if KEDA tells
 }
+
+// Limits of what metadata may say.
+const (
+	minTarget = 0.001
+	maxTarget = 1e9
+	maxValue  = 1024 // bytes
+)
 
 // Keys of a trigger's metadata.
 const (
@@ -71,9 +77,8 @@ func shapeKeys() []string {
 // kedas are the keys that KEDA reads itself, and passes on.
 func kedas() []string { return []string{"scalerAddress", "enableTLS", "unsafeSsl"} }
 
-func invalid(key, format string, args ...any) error {
-	return status.Errorf(codes.InvalidArgument, "trigger metadata: %s: %s", key, fmt.Sprintf(format, args...))
-}
+// authentications are those that KEDA reads from a TriggerAuthentication only.
+func authentications() []string { return []string{"caCert", "tlsClientCert", "tlsClientKey"} }
 
 // parseTrigger reads a trigger's metadata. Its errors are gRPC's, and name the key. What depends on Slurm is looked at later.
 func parseTrigger(metadata map[string]string) (trigger, error) {
@@ -101,8 +106,8 @@ func parseTrigger(metadata map[string]string) (trigger, error) {
 	}
 	_, given := values[keyTarget]
 	switch {
-	case given && t.target <= 0:
-		return trigger{}, invalid(keyTarget, "%s must be more than 0", values[keyTarget])
+	case given && (t.target < minTarget || t.target > maxTarget): // KEDA writes it into the HPA in thousandths
+		return trigger{}, invalid(keyTarget, "%s is not a number from %v to %d", values[keyTarget], minTarget, int64(maxTarget))
 	case given:
 	case t.metric != metricNodes:
 		return trigger{}, invalid(keyTarget, "it is missing: with metric %s, say how many %s one replica stands for", t.metric, t.metric)
@@ -114,32 +119,34 @@ func parseTrigger(metadata map[string]string) (trigger, error) {
 
 // known turns unknown keys into errors. A key may come as KEDA passes it on from an environment variable: cpusFromEnv.
 func known(metadata map[string]string) (map[string]string, error) {
-	values := map[string]string{}
-	var unknown []string
-	for key, value := range metadata {
-		plain := strings.TrimSuffix(key, "FromEnv")
+	values := make(map[string]string, len(metadata))
+	for _, key := range slices.Sorted(maps.Keys(metadata)) { // the same mistake is told each time
+		plain, value := strings.TrimSuffix(key, "FromEnv"), strings.TrimSpace(metadata[key])
 		switch {
 		case slices.Contains(kedas(), plain):
-		case slices.Contains(ours(), plain):
-			if strings.TrimSpace(value) == "" {
-				return nil, invalid(key, "it is empty: remove it, or give it a value")
-			}
-			if _, twice := values[plain]; twice {
-				return nil, invalid(plain, "it is given twice, as %s and as %sFromEnv", plain, plain)
-			}
-			values[plain] = strings.TrimSpace(value)
-		default:
-			unknown = append(unknown, key)
+			continue
+		case slices.Contains(authentications(), plain):
+			return nil, invalid(key, "it belongs into a TriggerAuthentication: KEDA does not read it here")
+		case len(key) > maxValue || !slices.Contains(ours(), plain):
+			return nil, invalid(key, "there is no such key%s; there are %s", meant(key, ours()), strings.Join(ours(), ", "))
+		case value == "":
+			return nil, invalid(key, "it is empty: remove it, or give it a value")
+		case len(value) > maxValue:
+			return nil, invalid(key, "it has %d bytes: %d are the most", len(value), maxValue)
 		}
-	}
-	if len(unknown) > 0 {
-		slices.Sort(unknown)
-		return nil, invalid(unknown[0], "there is no such key%s; there are %s", meant(unknown[0], ours()), strings.Join(ours(), ", "))
+		if _, twice := values[plain]; twice {
+			return nil, invalid(plain, "it is given twice, as %s and as %sFromEnv", plain, plain)
+		}
+		values[plain] = value
 	}
 	return values, nil
 }
 
+// meant is a word on what was probably meant. What is very long is no misspelling.
 func meant(given string, names []string) string {
+	if len(given) > 253 {
+		return ""
+	}
 	if best := spelling.Nearest(given, names); best != "" {
 		return fmt.Sprintf(" (did you mean %s?)", best)
 	}
@@ -179,11 +186,16 @@ func (t *trigger) where(f *fields) error {
 	}
 	if list, ok := f.values[keyFeatures]; ok {
 		for feature := range strings.SplitSeq(list, ",") {
-			s.Features = append(s.Features, strings.TrimSpace(feature))
+			feature = strings.TrimSpace(feature)
+			if feature == "" || strings.ContainsAny(feature, " \t\n&|!*()[]{}=\"'") {
+				return invalid(keyFeatures, "%q is not the name of a feature: write them as on a NodeName line, for example avx512,ib", feature)
+			}
+			s.Features = append(s.Features, feature)
 		}
 		slices.Sort(s.Features)
+		s.Features = slices.Compact(s.Features)
 	}
-	if some := s.Sockets + s.Cores + s.Threads; some > 0 && s.Sockets*s.Cores*s.Threads != s.CPUs {
+	if some := s.Sockets + s.Cores + s.Threads; some > 0 && uint64(s.Sockets)*uint64(s.Cores)*uint64(s.Threads) != uint64(s.CPUs) {
 		return invalid(keySockets, "sockets * coresPerSocket * threadsPerCore is not cpus (%d): give all three so that it is, or none", s.CPUs)
 	}
 	gres, err := slurmconf.ParseGres(s.Gres)

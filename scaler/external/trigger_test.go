@@ -2,12 +2,16 @@ package external
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slurmtide/slurmtide/scaler"
 )
@@ -70,7 +74,16 @@ func TestTriggersRefused(t *testing.T) {
 		`cpus: it goes with partition only: the NodeSet a says itself what its nodes have`:                          {"nodeSet": "a", "cpus": "8"},
 		`metric: "node" is none of nodes, gpus, cpus, jobs (did you mean nodes?)`:                                   {"nodeSet": "a", "metric": "node"},
 		`target: it is missing: with metric gpus, say how many gpus one replica stands for`:                         {"nodeSet": "a", "metric": "gpus"},
-		`target: 0 must be more than 0`:                                                                             {"nodeSet": "a", "target": "0"},
+		`target: 0 is not a number from 0.001 to 1000000000`:                                                        {"nodeSet": "a", "target": "0"},
+		`target: 0.0009 is not a number from 0.001 to 1000000000`:                                                   {"nodeSet": "a", "target": "0.0009"}, // 0 in an HPA
+		`target: 1e17 is not a number from 0.001 to 1000000000`:                                                     {"nodeSet": "a", "target": "1e17"},   // less than 0 in an HPA
+		`target: "1e999" is not a number of 0 or more`:                                                              {"nodeSet": "a", "target": "1e999"},
+		`features: "" is not the name of a feature: write them as on a NodeName line, for example avx512,ib`:        shape(meta{"features": "a,,b"}),
+		`features: "a&b" is not the name of a feature: write them as on a NodeName line, for example avx512,ib`:     shape(meta{"features": "a&b"}),
+		`caCert: it belongs into a TriggerAuthentication: KEDA does not read it here`:                               {"nodeSet": "a", "caCert": "x"},
+		`nodeSet: it has 1025 bytes: 1024 are the most`:                                                             {"nodeSet": strings.Repeat("x", 1025)},
+		`maxNodes: "100001" is not a whole number from 1 to 100000`:                                                 shape(meta{"maxNodes": "100001"}),
+		`memory: "0" is not an amount of memory: write MiB, or a number with G or T, for example 262144 or 256G`:    shape(meta{"memory": "0"}),
 		`target: "-1" is not a number of 0 or more`:                                                                 {"nodeSet": "a", "target": "-1"},
 		`activationThreshold: "NaN" is not a number of 0 or more`:                                                   {"nodeSet": "a", "activationThreshold": "NaN"},
 		`includeRunning: "yes" is neither true nor false`:                                                           {"nodeSet": "a", "includeRunning": "yes"},
@@ -95,6 +108,20 @@ func TestTriggersRefused(t *testing.T) {
 	}
 }
 
+// The product of the three is 8 in 32 bits.
+func TestSocketsOverflow(t *testing.T) {
+	_, err := parseTrigger(meta{"partition": "p", "cpus": "8", "memory": "1000", "maxNodes": "4", "sockets": "65026", "coresPerSocket": "100", "threadsPerCore": "1321"})
+	require.ErrorContains(t, err, "sockets * coresPerSocket * threadsPerCore is not cpus (8)")
+}
+
+// With several mistakes the same one is told each time.
+func TestMistakesAreOrdered(t *testing.T) {
+	for range 50 {
+		_, err := parseTrigger(meta{"nodeSet": "", "a": "1", "b": "2", "target": ""})
+		require.ErrorContains(t, err, "trigger metadata: a: there is no such key")
+	}
+}
+
 // Triggers that describe the same nodes share one NodeSet, whatever they count.
 func TestExtra(t *testing.T) {
 	a, err := parseTrigger(meta{"partition": "p", "cpus": "8", "memory": "1G", "maxNodes": "4", "features": "x,y", "gres": "gpu:2"})
@@ -103,4 +130,35 @@ func TestExtra(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, a.extra(), b.extra())
 	assert.Equal(t, "partition=p cpus=8 memory=1024 maxNodes=4 gres=gpu:2 features=x,y", a.extra().Name)
+}
+
+// The examples of the user guide say nothing that is refused, and what they say is what the guide means.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../../docs/examples/keda/scaled*.yaml")
+	require.NoError(t, err)
+	require.Len(t, files, 3)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var object struct {
+			Spec struct {
+				Max      int `json:"maxReplicaCount"`
+				Triggers []struct {
+					Type     string
+					Metadata map[string]string
+				}
+			}
+		}
+		require.NoError(t, yaml.Unmarshal(text, &object), file)
+		require.Len(t, object.Spec.Triggers, 1, file)
+		trigger := object.Spec.Triggers[0]
+		got, err := parseTrigger(trigger.Metadata)
+		require.NoError(t, err, file)
+		assert.Contains(t, []string{"external", "external-push"}, trigger.Type, file)
+		assert.Equal(t, metricNodes, got.metric, file)
+		assert.InDelta(t, 1, got.target, 0, file)
+		if got.shape != nil {
+			assert.Equal(t, object.Spec.Max, got.maxNodes, "%s: maxNodes is maxReplicaCount", file)
+		}
+	}
 }

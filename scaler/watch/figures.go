@@ -19,6 +19,7 @@ type Figures struct {
 
 	sets       map[string]int
 	use        []Use
+	gpus       []bool              // by NodeSet: its nodes have some
 	own        int                 // as many NodeSets are Kubernetes' own; the others came by Watcher.With
 	partitions map[string][]string // names of own NodeSets in it
 }
@@ -32,6 +33,7 @@ type Use struct {
 type SetFigures struct {
 	scaler.NodeSetDemand
 	Running Use
+	HasGPUs bool // its nodes have some, or would
 }
 
 // NodeSet finds a NodeSet by its name; false if there is none.
@@ -40,7 +42,7 @@ func (f Figures) NodeSet(name string) (SetFigures, bool) {
 	if !ok {
 		return SetFigures{}, false
 	}
-	return SetFigures{f.Report.NodeSets[i], f.use[i]}, true
+	return SetFigures{f.Report.NodeSets[i], f.use[i], f.gpus[i]}, true
 }
 
 // Own are the names of the NodeSets that Kubernetes has, without those of Watcher.With, ordered.
@@ -62,19 +64,21 @@ func (f Figures) InPartition(name string) ([]string, bool) {
 func figure(now time.Time, s scaler.Snapshot, own int) *Figures {
 	f := &Figures{
 		Read: now, Snapshot: s, Report: scaler.Demand(now, s), own: own,
-		sets: make(map[string]int, len(s.NodeSets)), use: make([]Use, len(s.NodeSets)), partitions: make(map[string][]string, len(s.Partitions)),
+		sets: make(map[string]int, len(s.NodeSets)), use: make([]Use, len(s.NodeSets)), gpus: make([]bool, len(s.NodeSets)),
+		partitions: make(map[string][]string, len(s.Partitions)),
 	}
 	for _, p := range s.Partitions {
 		f.partitions[p.Name] = nil
 	}
+	gpus := cards{}
 	for i, set := range s.NodeSets {
 		f.sets[set.Name] = i
+		f.gpus[i] = set.Shape != nil && gpus.count(set.Shape.Gres) > 0
 		if i < own {
 			f.join(set.Name, set.Partitions)
 		}
 	}
 	owner := make(map[string]int, len(s.Nodes))
-	gpus := map[string]int64{}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		at, ok := f.sets[n.NodeSet]
@@ -85,13 +89,9 @@ func figure(now time.Time, s scaler.Snapshot, own int) *Figures {
 		if at < own {
 			f.join(n.NodeSet, n.Partitions)
 		}
-		used, known := gpus[n.GresUsed]
-		if !known {
-			used = gpusUsed(n.GresUsed)
-			gpus[n.GresUsed] = used
-		}
 		f.use[at].CPUs += int64(n.AllocCPUs)
-		f.use[at].GPUs += used
+		f.use[at].GPUs += gpus.count(n.GresUsed)
+		f.gpus[at] = f.gpus[at] || n.Shape != nil && gpus.count(n.Shape.Gres) > 0
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -119,23 +119,6 @@ func (f *Figures) join(set string, partitions []string) {
 			f.partitions[p] = append(sets, set)
 		}
 	}
-}
-
-func gpusUsed(gres string) int64 {
-	if gres == "" {
-		return 0
-	}
-	all, err := slurmconf.ParseGres(gres)
-	if err != nil {
-		return 0
-	}
-	var n int64
-	for _, g := range all {
-		if g.Name == "gpu" {
-			n += g.Count
-		}
-	}
-	return n
 }
 
 // NotReadError says that there are no figures, or that they are too old to go by.

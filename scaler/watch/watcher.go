@@ -2,10 +2,9 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,8 +22,6 @@ const (
 	selectEvery = 10 * time.Minute
 	retryFirst  = 500 * time.Millisecond
 	retryMost   = 5 * time.Second
-	extraUnused = 10 * time.Minute
-	maxExtras   = 100
 )
 
 // Queue reads what Slurm shows. internal/slurmrest's Client implements it.
@@ -84,14 +81,13 @@ type Watcher struct {
 	seen    time.Time     // when the older of jobs and nodes was last known to be as in figures
 	slow    time.Duration // what reading everything took
 	failed  error         // why the last look failed
-	extras  map[string]*extra
-	asking  string    // what Slurm is being asked for; empty: nothing
-	asked   time.Time // since when
-}
+	asking  string        // what Slurm is being asked for; empty: nothing
+	asked   time.Time     // since when
 
-type extra struct {
-	set  scaler.NodeSet
-	used time.Time
+	extras    map[string]*extra
+	claims    map[claim]string // names of extras
+	extrasNow uint64           // grows with each change of extras that bears on figures
+	reckoned  uint64           // extrasNow of figures
 }
 
 // New makes a Watcher; Run makes it work.
@@ -117,7 +113,7 @@ func New(cfg Config) *Watcher {
 	if cfg.OnRead == nil {
 		cfg.OnRead = func(string, time.Duration, error) {}
 	}
-	return &Watcher{cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{}), extras: map[string]*extra{}}
+	return &Watcher{cfg: cfg, wake: make(chan struct{}, 1), changed: make(chan struct{}), extras: map[string]*extra{}, claims: map[claim]string{}}
 }
 
 // Latest returns the newest figures, or a *NotReadError.
@@ -161,43 +157,6 @@ func (w *Watcher) announce() {
 	w.changed = make(chan struct{})
 }
 
-// With returns the newest figures with one more NodeSet in them, known by its name: one that Kubernetes does not tell
-// of, with Shape, Partitions and Max. The first time it waits until they are worked out. The NodeSet is kept as long
-// as somebody asks for it every few minutes.
-func (w *Watcher) With(ctx context.Context, set scaler.NodeSet) (Figures, error) {
-	for {
-		w.mu.Lock()
-		e, ok := w.extras[set.Name]
-		switch {
-		case ok:
-			e.used = w.cfg.Now()
-		case len(w.extras) >= maxExtras:
-			w.mu.Unlock()
-			return Figures{}, fmt.Errorf("there are %d node shapes in use already, the most that are kept: let triggers share shapes", maxExtras)
-		default:
-			w.extras[set.Name] = &extra{set: set, used: w.cfg.Now()}
-			select {
-			case w.wake <- struct{}{}:
-			default:
-			}
-		}
-		changed := w.changed
-		f, err := w.latest()
-		w.mu.Unlock()
-		if err != nil {
-			return Figures{}, err
-		}
-		if _, ok := f.NodeSet(set.Name); ok {
-			return f, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return Figures{}, fmt.Errorf("waiting for the figures of %s: %w", set.Name, ctx.Err())
-		}
-	}
-}
-
 // Run reads the queue until ctx is done.
 func (w *Watcher) Run(ctx context.Context) error {
 	r := reader{w: w, options: w.cfg.Options, partitionsOf: map[string][]string{}}
@@ -233,12 +192,13 @@ func (w *Watcher) Run(ctx context.Context) error {
 // note keeps why a look failed.
 func (w *Watcher) note(err error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.failed == nil || w.failed.Error() != err.Error() {
-		w.cfg.Log.Warn("reading Slurm's queue", "error", err)
-	}
+	fresh := w.failed == nil || w.failed.Error() != err.Error()
 	w.failed = err
 	w.announce()
+	w.mu.Unlock()
+	if fresh { // without the lock: a log that hangs must not keep answers back
+		w.cfg.Log.Warn("reading Slurm's queue", "error", err)
+	}
 }
 
 // reader is what the loop knows. Only Run uses it.
@@ -253,8 +213,9 @@ type reader struct {
 	nodesNext  time.Time // the same
 	jobsTook   time.Duration
 	nodesTook  time.Duration
-	nodesOlder bool // jobs have changed since nodes were read
-	stale      bool // the figures have to be worked out anew
+	nodesOlder bool      // jobs have changed since nodes were read
+	stale      bool      // the figures have to be worked out anew
+	begins     time.Time // when the next job may begin, as of the last reckoning
 
 	options  scaler.Options
 	selectAt time.Time // when Select was last asked for
@@ -308,6 +269,9 @@ func (r *reader) readNodes(ctx context.Context) error {
 	partitions, err := timed(r.w, "partitions", func() ([]scaler.Partition, error) { return r.w.cfg.Queue.QueuePartitions(ctx) })
 	if err != nil {
 		return err
+	}
+	if len(partitions) == 0 { // slurmctld has some; all jobs would look as if nothing could run them
+		return errors.New("there are no partitions in Slurm's answer: may the token's user see them? It has to be SlurmUser, or an operator")
 	}
 	nodes, err := timed(r.w, "nodes", func() ([]scaler.Node, error) { return r.w.cfg.Queue.QueueNodes(ctx) })
 	if err != nil {
@@ -403,21 +367,14 @@ func (r *reader) restAfter(d time.Duration) time.Time {
 func (r *reader) publish() error {
 	w := r.w
 	now := w.cfg.Now()
-	seen := r.jobsSeen
-	if r.nodesSeen.Before(seen) {
-		seen = r.nodesSeen
+	if !r.begins.IsZero() && !now.Before(r.begins) {
+		r.stale = true
 	}
-	slow := r.jobsTook + r.nodesTook
 	if !r.stale {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.failed != nil {
-			w.announce()
-		}
-		w.good(seen, slow)
+		r.good(nil, 0)
 		return nil
 	}
-	snap, own, err := r.complete(now)
+	snap, own, extras, err := r.complete(now)
 	if err != nil {
 		return err
 	}
@@ -425,57 +382,63 @@ func (r *reader) publish() error {
 	end := w.cfg.Now()
 	w.cfg.OnRead("demand", end.Sub(now), nil)
 	r.tellMisses(f.Report)
-	r.stale = false
+	r.stale, r.begins = false, nextBegin(now, snap.Jobs)
 	if rest := end.Add(end.Sub(now)); r.jobsNext.Before(rest) {
 		r.jobsNext = rest // leave the CPU to those who ask
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.figures = f
-	w.good(seen, slow)
-	w.announce()
+	r.good(f, extras)
 	return nil
 }
 
-// good needs w.mu.
-func (w *Watcher) good(seen time.Time, slow time.Duration) {
-	if w.failed != nil {
-		w.cfg.Log.Info("Slurm's queue is read again")
+// nextBegin is when the next pending job may begin: Slurm does not say that it has changed then. Zero: there is none.
+func nextBegin(now time.Time, jobs []scaler.Job) time.Time {
+	var next time.Time
+	for i := range jobs {
+		j := &jobs[i]
+		if j.State == scaler.JobPending && j.Begin.After(now) && (next.IsZero() || j.Begin.Before(next)) {
+			next = j.Begin
+		}
 	}
-	w.seen, w.slow, w.failed = seen, slow, nil
+	return next
 }
 
-// complete puts NodeSets and settings into the snapshot, and tells how many of them are Kubernetes' own.
-func (r *reader) complete(now time.Time) (scaler.Snapshot, int, error) {
+// good notes that all is read, and takes over new figures if there are any.
+func (r *reader) good(f *Figures, extras uint64) {
+	w := r.w
+	seen := r.jobsSeen
+	if r.nodesSeen.Before(seen) {
+		seen = r.nodesSeen
+	}
+	w.mu.Lock()
+	recovered := w.failed != nil
+	w.seen, w.slow, w.failed = seen, r.jobsTook+r.nodesTook, nil
+	if f != nil {
+		w.figures, w.reckoned = f, extras
+	}
+	if f != nil || recovered {
+		w.announce()
+	}
+	w.mu.Unlock()
+	if recovered {
+		w.cfg.Log.Info("Slurm's queue is read again")
+	}
+}
+
+// complete puts NodeSets and settings into the snapshot, and tells how many of them are Kubernetes' own, and which state of the extras is in it.
+func (r *reader) complete(now time.Time) (scaler.Snapshot, int, uint64, error) {
 	w := r.w
 	var sets []scaler.NodeSet
 	owner := func(string) string { return "" }
 	if w.cfg.NodeSets != nil {
 		var err error
 		if sets, owner, err = w.cfg.NodeSets.NodeSets(); err != nil {
-			return scaler.Snapshot{}, 0, err
+			return scaler.Snapshot{}, 0, 0, err
 		}
 	}
-	extras := w.extraSets(now)
+	extras, extrasNow := w.extraSets(now)
 	snap := r.snap
 	snap.Nodes = own(snap.Nodes, owner, extras)
 	snap.NodeSets = append(inPartitions(sets, snap.Nodes, r.partitionsOf), extras...)
 	snap.Options = r.options
-	return snap, len(sets), nil
-}
-
-// extraSets are those that are still asked for, ordered by name.
-func (w *Watcher) extraSets(now time.Time) []scaler.NodeSet {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var sets []scaler.NodeSet
-	for name, e := range w.extras {
-		if now.Sub(e.used) > extraUnused {
-			delete(w.extras, name)
-			continue
-		}
-		sets = append(sets, e.set)
-	}
-	slices.SortFunc(sets, func(a, b scaler.NodeSet) int { return strings.Compare(a.Name, b.Name) })
-	return sets
+	return snap, len(sets), extrasNow, nil
 }

@@ -28,6 +28,7 @@ type slurm struct {
 	changedAt int64 // last_job_update
 	takes     time.Duration
 	fails     error
+	hides     bool // partitions
 	asked     []string
 	times     []time.Time
 }
@@ -47,6 +48,9 @@ func (s *slurm) take() {
 }
 
 func (s *slurm) QueuePartitions(context.Context) ([]scaler.Partition, error) {
+	if s.hides {
+		return nil, s.ask("partitions")
+	}
 	return []scaler.Partition{{Name: "cpu"}, {Name: "other"}}, s.ask("partitions")
 }
 
@@ -261,8 +265,21 @@ func TestNeverRead(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, err := w.Latest()
 		require.EqualError(t, err, "Slurm's queue has not been read yet: refused")
-		_, err = w.With(t.Context(), scaler.NodeSet{Name: "x"})
+		_, err = w.With(t.Context(), "", scaler.NodeSet{Name: "x"})
 		require.EqualError(t, err, "Slurm's queue has not been read yet: refused")
+	})
+}
+
+// A token that may not see the partitions is no empty queue.
+func TestHiddenPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ns := cluster()
+		s.hides = true
+		w := start(t, s, ns)
+		s.submit(1, "cpu")
+		time.Sleep(time.Minute)
+		_, err := w.Latest()
+		require.EqualError(t, err, "Slurm's queue has not been read yet: there are no partitions in Slurm's answer: may the token's user see them? It has to be SlurmUser, or an operator")
 	})
 }
 
@@ -323,7 +340,7 @@ func TestWith(t *testing.T) {
 		w := start(t, s, ns)
 		time.Sleep(2 * time.Second)
 		set := scaler.NodeSet{Name: "partition=other", Max: 3, Shape: shape, Partitions: []string{"other"}}
-		f, err := w.With(t.Context(), set)
+		f, err := w.With(t.Context(), "", set)
 		require.NoError(t, err)
 		d, _ := f.NodeSet(set.Name)
 		assert.Equal(t, 1, d.Nodes())
@@ -335,38 +352,16 @@ func TestWith(t *testing.T) {
 		assert.Equal(t, 3, nodes(t, w, set.Name), "one in use, two more can be made")
 
 		for i := range maxExtras - 1 {
-			_, err = w.With(t.Context(), scaler.NodeSet{Name: fmt.Sprint(i)})
+			_, err = w.With(t.Context(), "", scaler.NodeSet{Name: fmt.Sprint(i)})
 			require.NoError(t, err)
 		}
-		_, err = w.With(t.Context(), scaler.NodeSet{Name: "one too many"})
+		_, err = w.With(t.Context(), "", scaler.NodeSet{Name: "one too many"})
 		require.ErrorContains(t, err, "100 node shapes")
 		time.Sleep(extraUnused + time.Minute)
-		f, err = w.With(t.Context(), scaler.NodeSet{Name: "one too many"})
+		f, err = w.With(t.Context(), "", scaler.NodeSet{Name: "one too many"})
 		require.NoError(t, err)
 		assert.Len(t, f.Report.NodeSets, 2, "those that nobody asks for are forgotten")
 	})
-}
-
-func TestOwn(t *testing.T) {
-	small, large := &scaler.Shape{CPUs: 4}, &scaler.Shape{CPUs: 8, Gres: "gpu:2"}
-	a := scaler.NodeSet{Name: "a", Partitions: []string{"p"}, Shape: small}
-	b := scaler.NodeSet{Name: "b", Partitions: []string{"p", "q"}, Shape: large}
-	for name, tc := range map[string]struct {
-		node scaler.Node
-		want string
-	}{
-		"of Kubernetes":             {scaler.Node{Name: "ours", Partitions: []string{"p"}, Shape: small}, "cpu"},
-		"by shape":                  {scaler.Node{Name: "x", Partitions: []string{"p"}, Shape: &scaler.Shape{CPUs: 8, Memory: 7, Gres: "gpu:h100:2(S:0)"}}, "b"},
-		"the first shape":           {scaler.Node{Name: "x", Partitions: []string{"p"}, Shape: small}, "a"},
-		"neither shape":             {scaler.Node{Name: "x", Partitions: []string{"p"}, Shape: &scaler.Shape{CPUs: 5}}, ""},
-		"the only one in partition": {scaler.Node{Name: "x", Partitions: []string{"q"}, Shape: &scaler.Shape{CPUs: 5}}, "b"},
-		"another partition":         {scaler.Node{Name: "x", Partitions: []string{"r"}, Shape: small}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			owner := func(n string) string { return map[string]string{"ours": "cpu"}[n] }
-			assert.Equal(t, tc.want, own([]scaler.Node{tc.node}, owner, []scaler.NodeSet{a, b})[0].NodeSet)
-		})
-	}
 }
 
 // telling is a slurmrestd that knows how nodes are handed out.
