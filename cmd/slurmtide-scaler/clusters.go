@@ -41,8 +41,8 @@ func clustersOf(c *urfave.Context) ([]cluster, error) {
 		}
 		return []cluster{one}, nil
 	}
-	for _, flag := range []string{"cluster", "namespace", "slurmrestd", "jwt-key"} {
-		if c.String(flag) != "" {
+	for _, flag := range []string{"cluster", "namespace", "slurmrestd", "jwt-key", "jwt-user", "select-type-parameters"} {
+		if c.IsSet(flag) && c.String(flag) != "" {
 			return nil, cli.UsageError("--%s and --clusters exclude each other: write it into %s", flag, file)
 		}
 	}

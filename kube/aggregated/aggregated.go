@@ -27,6 +27,7 @@ const (
 	configName      = "extension-apiserver-authentication"
 
 	rereadAfter = time.Minute      // the CA may be rotated
+	retryAfter  = 10 * time.Second // what is known is used meanwhile
 	allowedFor  = 10 * time.Second // how long an answer counts, as in kube-apiserver's own authorizer
 	deniedFor   = 5 * time.Second
 	callWithin  = 10 * time.Second
@@ -40,7 +41,7 @@ type Server struct {
 	now   func() time.Time
 
 	mu      sync.Mutex
-	read    time.Time
+	next    time.Time // when front is to be read again
 	front   *front
 	answers map[string]answer
 }
@@ -99,27 +100,39 @@ func (s *Server) Authenticate(r *http.Request) (metricsapi.User, error) {
 	return u, nil
 }
 
-// frontProxy reads the ConfigMap, once in a while.
+// frontProxy reads the ConfigMap, once in a while. Only the first to find that it is time waits for kube-apiserver; others use what is known.
 func (s *Server) frontProxy(ctx context.Context) (*front, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.front != nil && s.now().Sub(s.read) < rereadAfter {
-		return s.front, nil
+	known := s.front
+	if known != nil {
+		if s.now().Before(s.next) {
+			s.mu.Unlock()
+			return known, nil
+		}
+		s.next = s.now().Add(retryAfter)
 	}
+	s.mu.Unlock()
+	f, err := s.readFront(ctx)
+	switch {
+	case err == nil:
+		s.mu.Lock()
+		s.front, s.next = f, s.now().Add(rereadAfter)
+		s.mu.Unlock()
+		return f, nil
+	case known != nil:
+		return known, nil // kube-apiserver is away for a moment
+	}
+	return nil, fmt.Errorf("reading how kube-apiserver vouches for users (ConfigMap %s/%s): %w; bind the Role extension-apiserver-authentication-reader there", configNamespace, configName, err)
+}
+
+func (s *Server) readFront(ctx context.Context) (*front, error) {
 	ctx, cancel := context.WithTimeout(ctx, callWithin)
 	defer cancel()
 	config, err := s.kube.CoreV1().ConfigMaps(configNamespace).Get(ctx, configName, metav1.GetOptions{})
-	if err == nil {
-		var f *front
-		if f, err = parseFront(config.Data); err == nil {
-			s.front, s.read = f, s.now()
-			return f, nil
-		}
+	if err != nil {
+		return nil, err
 	}
-	if s.front != nil {
-		return s.front, nil // kube-apiserver is away for a moment
-	}
-	return nil, fmt.Errorf("reading how kube-apiserver vouches for users (ConfigMap %s/%s): %w; bind the Role extension-apiserver-authentication-reader there", configNamespace, configName, err)
+	return parseFront(config.Data)
 }
 
 func parseFront(data map[string]string) (*front, error) {

@@ -121,11 +121,14 @@ func TestFrontChanges(t *testing.T) {
 	now := time.Now()
 	s := New(kube, metricsapi.Group)
 	s.now = func() time.Time { return now }
-	ask := func(a *authority) error {
+	request := func(a *authority) *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/apis", http.NoBody)
 		r.Header.Set("X-Remote-User", "hpa")
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{a.sign("any", x509.ExtKeyUsageClientAuth, time.Hour)}}
-		_, err := s.Authenticate(r)
+		return r
+	}
+	ask := func(a *authority) error {
+		_, err := s.Authenticate(request(a))
 		return err
 	}
 	require.NoError(t, ask(ca))
@@ -138,7 +141,26 @@ func TestFrontChanges(t *testing.T) {
 	kube.PrependReactor("get", "configmaps", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("away") })
 	now = now.Add(rereadAfter)
 	require.NoError(t, ask(next))
+	before := len(kube.Actions())
+	require.NoError(t, ask(next))
+	assert.Len(t, kube.Actions(), before, "it is not asked again at once")
 
+	// Nor do others wait for one that waits for kube-apiserver.
+	asked, answered, waits := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	kube.PrependReactor("get", "configmaps", func(ktesting.Action) (bool, runtime.Object, error) {
+		close(asked)
+		<-answered
+		return true, nil, errors.New("away")
+	})
+	now = now.Add(retryAfter)
+	r := request(next)
+	go func() { _, err := s.Authenticate(r); waits <- err }()
+	<-asked
+	require.NoError(t, ask(next))
+	close(answered)
+	require.NoError(t, <-waits)
+
+	kube.PrependReactor("get", "configmaps", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("away") })
 	_, err = New(kube, metricsapi.Group).Authenticate(httptest.NewRequest(http.MethodGet, "/apis", http.NoBody))
 	require.ErrorContains(t, err, "away; bind the Role extension-apiserver-authentication-reader there")
 }
