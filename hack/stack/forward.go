@@ -14,11 +14,16 @@ import (
 // Forward makes a port of the control plane's pod reachable on this host's loopback until ctx is done, and returns the address.
 // Ports that listen on the pod's loopback only can be reached as well.
 func (s *Stack) Forward(ctx context.Context, port int) (address string, err error) {
+	return s.ForwardPod(ctx, slurmctldPod, port)
+}
+
+// ForwardPod does the same for any pod of the namespace.
+func (s *Stack) ForwardPod(ctx context.Context, pod string, port int) (address string, err error) {
 	transport, upgrader, err := spdy.RoundTripperFor(s.config)
 	if err != nil {
 		return "", fmt.Errorf("preparing port forward: %w", err)
 	}
-	url := s.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(s.Options.Namespace).Name(slurmctldPod).SubResource("portforward").URL()
+	url := s.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(s.Options.Namespace).Name(pod).SubResource("portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
 	ready := make(chan struct{})
 	forward, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf(":%d", port)}, ctx.Done(), ready, io.Discard, io.Discard)

@@ -4,20 +4,13 @@ package integration
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,8 +41,16 @@ func TestExternalMetrics(t *testing.T) {
 	}, nodeSet{name: "cpu", nodes: "cpu-[0-5]"})
 	const name = "slurmtide-scaler"
 	address := net.JoinHostPort(addressTowardsCluster(t), freePort(t))
-	cert, key, ca := selfSigned(t, name+"."+c.ns+".svc")
-	d := startScaler(c, "--external-metrics", address, "--tls-cert", cert, "--tls-key", key)
+	cert, key, ca := selfSigned(t, name+"."+c.ns+".svc", x509.ExtKeyUsageServerAuth)
+	// With the rights of the user guide, and no others.
+	kubectl(t, c.manifests("keda/scaler.yaml", "ServiceAccount", "Role", "RoleBinding"), "apply", "-f", "-")
+	rights := c.manifests("external-metrics.yaml", "RoleBinding", "ClusterRoleBinding")
+	kubectl(t, rights, "apply", "-f", "-")
+	t.Cleanup(func() { // they are not in the test's namespace
+		_, err := tryKubectl(context.WithoutCancel(t.Context()), rights, "delete", "-f", "-")
+		assert.NoError(t, err)
+	})
+	d := startScaler(c, "--kubeconfig", c.kubeconfigOf("slurmtide-scaler"), "--external-metrics", address, "--tls-cert", cert, "--tls-key", key)
 	d.registerAPI(name, address, ca)
 
 	const path = "/apis/external.metrics.k8s.io/v1beta1"
@@ -168,24 +169,4 @@ func freePort(t *testing.T) string {
 	_, port, err := net.SplitHostPort(freeAddress(t))
 	require.NoError(t, err)
 	return port
-}
-
-// selfSigned makes a server's certificate, which is its own CA.
-func selfSigned(t *testing.T, name string) (certFile, keyFile string, ca []byte) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	dir := t.TempDir()
-	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	require.NoError(t, os.WriteFile(certFile, ca, 0o600))
-	require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
-	return certFile, keyFile, ca
 }

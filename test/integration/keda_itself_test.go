@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,28 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 )
-
-// kubectl runs the local cluster's, as a user would.
-func kubectl(t *testing.T, stdin string, args ...string) string {
-	t.Helper()
-	out, err := tryKubectl(t.Context(), stdin, args...)
-	require.NoError(t, err)
-	return out
-}
-
-func tryKubectl(ctx context.Context, stdin string, args ...string) (string, error) {
-	name := os.Getenv("LOCALCLUSTER")
-	if name == "" {
-		return "", fmt.Errorf("LOCALCLUSTER must name the local cluster; hack/integration.sh does")
-	}
-	cmd := exec.CommandContext(ctx, "../../hack/localcluster/localcluster.sh", append([]string{"--name", name, "kubectl"}, args...)...)
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
 
 // hostAddress is where pods reach servers of this process.
 func hostAddress(t *testing.T) string {

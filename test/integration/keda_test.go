@@ -3,7 +3,9 @@
 package integration
 
 import (
+	"crypto/x509"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +18,7 @@ import (
 )
 
 // examples are the manifests that the user guide offers.
-const examples = "../../docs/examples/keda/"
+const examples = guide + "keda/"
 
 // kedaNodes are the node names in the examples.
 const kedaNodes = "cpu-[0-49]"
@@ -76,6 +78,24 @@ func kedaScales(t *testing.T, version string) {
 		c.t = t
 	}
 
+	sub("mistakes in a trigger", func() {
+		for name, tc := range map[string]struct{ from, to, want string }{
+			"unknown key":      {"nodeSet: cpu", "nodeset: cpu", "trigger metadata: nodeset: there is no such key (did you mean nodeSet?)"},
+			"impossible value": {`target: "1"`, `target: "0"`, "trigger metadata: target: 0 is not a number from 0.001 to 1000000000"},
+			"unknown NodeSet":  {"nodeSet: cpu", "nodeSet: cup", `trigger metadata: nodeSet: there is no NodeSet "cup" (did you mean cpu?); there are cpu`},
+		} {
+			text, err := os.ReadFile(examples + "scaledobject-push.yaml")
+			require.NoError(c.t, err)
+			require.Contains(c.t, string(text), tc.from, name)
+			kubectl(c.t, "", "-n", c.ns, "delete", "scaledobject", "cpu", "--ignore-not-found")
+			kubectl(c.t, strings.Replace(string(text), tc.from, tc.to, 1), "apply", "-f", "-")
+			c.eventually("the ScaledObject to say what is wrong: "+name, func() (bool, string) {
+				out := kubectl(c.t, "", "-n", c.ns, "describe", "scaledobject", "cpu")
+				return strings.Contains(out, tc.want), out
+			})
+			c.kedaCondition("Ready", "False")
+		}
+	})
 	c.scaledObject("scaledobject-push.yaml")
 	sub("push, one node", func() {
 		k := c.follow()
@@ -153,6 +173,29 @@ func kedaScales(t *testing.T, version string) {
 		c.slurm("scancel", id)
 		k.reaches(0)
 		c.waitZero(kedaNodes)
+	})
+	sub("mutual TLS", func() { // the last: the scaler stays like that
+		serverCert, serverKey, _ := selfSigned(c.t, "slurmtide-scaler.slurm", x509.ExtKeyUsageServerAuth)
+		clientCert, clientKey, _ := selfSigned(c.t, "keda", x509.ExtKeyUsageClientAuth)
+		for name, files := range map[string][3]string{"slurmtide-scaler-tls": {serverCert, serverKey, clientCert}, "slurmtide-scaler-client": {clientCert, clientKey, serverCert}} {
+			kubectl(c.t, "", "-n", c.ns, "create", "secret", "generic", name, "--from-file=tls.crt="+files[0], "--from-file=tls.key="+files[1], "--from-file=ca.crt="+files[2])
+		}
+		kubectl(c.t, "", "-n", c.ns, "patch", "deployment", "slurmtide-scaler", "--patch-file", examples+"tls/deployment.patch.yaml")
+		kubectl(c.t, "", "-n", c.ns, "rollout", "status", "deployment/slurmtide-scaler", fmt.Sprintf("--timeout=%v", patience))
+		c.kedaCondition("Ready", "False") // KEDA knows of no TLS yet
+		kubectl(c.t, "", "apply", "-f", examples+"tls/authentication.yaml")
+		text, err := os.ReadFile(examples + "scaledobject-push.yaml")
+		require.NoError(c.t, err)
+		const trigger = "  - type: external-push\n"
+		require.Contains(c.t, string(text), trigger)
+		kubectl(c.t, strings.Replace(string(text), trigger, trigger+"    authenticationRef: {name: slurmtide-scaler}\n", 1), "apply", "-f", "-")
+		c.kedaCondition("Ready", "True")
+		k := c.follow()
+		id := c.sbatch("sleep 5", "-N1")
+		k.reaches(1)
+		c.kedaFigure("push over mutual TLS: sbatch to replicas 1", version, k.took(1), 10*time.Second)
+		c.waitJob(id, "COMPLETED")
+		k.reaches(0)
 	})
 }
 

@@ -35,10 +35,13 @@ func TestScaler(t *testing.T) {
 	forScaling(t, func(t *testing.T, version string) {
 		c := deploy(t, "scaler", version, stack.Options{
 			NoBridge: true, SuspendTime: 3600, ResumeTimeout: 3600,
-			NodeLines:      []string{"NodeName=other-[0-3] CPUs=4 RealMemory=800 State=CLOUD"},
-			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-5] Default=YES", "PartitionName=other Nodes=other-[0-3]"},
+			NodeLines: []string{"NodeName=other-[0-3] CPUs=4 RealMemory=800 State=CLOUD", "NodeName=shape-[0-3] CPUs=4 RealMemory=800 State=DOWN Reason=shape"},
+			PartitionLines: []string{
+				"PartitionName=cpu Nodes=cpu-[0-5] Default=YES", "PartitionName=other Nodes=other-[0-3]", "PartitionName=shapes Nodes=shape-[0-3]",
+			},
 		}, nodeSet{name: "cpu", nodes: "cpu-[0-5]"})
-		d := startScaler(c)
+		kubectl(t, c.manifests("keda/scaler.yaml", "ServiceAccount", "Role", "RoleBinding"), "apply", "-f", "-")
+		d := startScaler(c, "--kubeconfig", c.kubeconfigOf("slurmtide-scaler"))
 		cpu := map[string]string{"nodeSet": "cpu", "scalerAddress": d.grpc}
 		other := map[string]string{"partition": "other", "cpus": "4", "memory": "800", "maxNodes": "4"}
 		d.within(cpu, 0)
@@ -85,6 +88,9 @@ func TestScaler(t *testing.T) {
 		d.within(other, 0)
 		c.sbatch("sleep 600", "-p", "other", "-N", "2", "-n", "8")
 		d.within(other, 2)
+		// Records that stand for shapes take no places.
+		c.sbatch("sleep 600", "-p", "shapes", "-N", "3", "-n", "12")
+		d.within(map[string]string{"partition": "shapes", "cpus": "4", "memory": "800", "maxNodes": "3"}, 3)
 		assert.Contains(t, d.get("/metrics"), `slurmtide_scaler_nodes_needed{cluster="`+c.Options.ClusterName+`",nodeset="cpu"} 6`)
 		assert.Contains(t, d.get("/metrics"), `why="held"} 1`)
 
