@@ -81,9 +81,9 @@ type Engine struct {
 	freeAt   time.Time
 	wakes    wakeHeap
 
-	hosts   map[string]hostTrouble // those in trouble
-	tending []*node                // to be updated at the end of this step
-	taints  []*taint               // hosts to be marked
+	hosts   HostTroubles
+	tending []*node  // to be updated at the end of this step
+	taints  []*taint // hosts to be marked
 
 	rooms     rooms
 	floors    floors

@@ -153,10 +153,10 @@ func (n *node) mayPowerUp(now time.Time) bool {
 		!n.slurm.State.Any(inUse|NodeReserved) && mayWrite(n.slurm.Reason)
 }
 
-// wantedFloor is what the floor of a NodeSet is now, and when that could change by itself; zero: never.
-func wantedFloor(set NodeSet, now time.Time) (want int, until time.Time) {
-	want = set.Floor
-	for _, w := range set.Windows {
+// FloorAt is what the floor of a NodeSet is at a time, and when that could change by itself; zero: never.
+func (s NodeSet) FloorAt(now time.Time) (want int, until time.Time) {
+	want = s.Floor
+	for _, w := range s.Windows {
 		begin := w.Schedule.Next(now.Add(-w.Duration))
 		next := begin
 		if !begin.IsZero() && !begin.After(now) {
@@ -181,7 +181,7 @@ func (e *Engine) setFloors() {
 		f.of, f.known = map[string]*floor{}, map[string]string{}
 	}
 	for name, set := range e.sets {
-		want, until := wantedFloor(set, e.now)
+		want, until := set.FloorAt(e.now)
 		if !until.IsZero() && (f.windowsAt.IsZero() || until.Before(f.windowsAt)) {
 			f.windowsAt = until
 		}

@@ -7,20 +7,6 @@ import (
 	"time"
 )
 
-// Host is a Kubernetes node, as far as it can trouble the pods on it.
-type Host struct {
-	Name string
-	// Trouble is HostCordoned, HostNotReady, HostGone, or what else is wrong with it ("tainted KEY"); "" if nothing is.
-	Trouble string
-}
-
-// Troubles of a Host.
-const (
-	HostCordoned = "cordoned"
-	HostNotReady = "not ready"
-	HostGone     = "gone"
-)
-
 // HostsRead is the complete list of hosts.
 type HostsRead struct{ Hosts []Host }
 
@@ -33,23 +19,6 @@ type HostsUnread struct{ Err string }
 func (HostsRead) event()   {}
 func (HostSeen) event()    {}
 func (HostsUnread) event() {}
-
-const (
-	// hostPrefix marks the nodes that were drained here; only those are put back.
-	hostPrefix = ReasonPrefix + "host: "
-	// silence is how long a host may be silent: a kubelet that restarts, a lease that comes late, a list older than the host.
-	silence = 10 * time.Second
-	// notResponding is slurmctld's own reason (ping_nodes.c, node_mgr.c).
-	notResponding = "Not responding"
-)
-
-// hostTrouble is what is wrong with a host, and since when.
-type hostTrouble struct {
-	what  string
-	since time.Time
-}
-
-func (t hostTrouble) silent() bool { return t.what == HostNotReady || t.what == HostGone }
 
 // care is what is done for a node whose host or pod is in trouble.
 type care struct {
@@ -71,15 +40,8 @@ type care struct {
 }
 
 func (e *Engine) readHosts(hosts []Host) {
-	listed := make(map[string]bool, len(hosts))
-	for _, h := range hosts {
-		listed[h.Name] = true
-		e.seeHost(h)
-	}
-	for _, name := range slices.Sorted(maps.Keys(e.hostsInUse())) {
-		if !listed[name] {
-			e.seeHost(Host{Name: name, Trouble: HostGone})
-		}
+	for _, name := range e.hosts.TakeAll(e.now, hosts, e.hostsInUse()) {
+		e.hostChanged(name)
 	}
 	if e.hostsRead {
 		return
@@ -104,26 +66,22 @@ func (e *Engine) hostsInUse() map[string]bool {
 }
 
 func (e *Engine) seeHost(h Host) {
-	old, known := e.hosts[h.Name]
-	if known && old.what == h.Trouble || !known && h.Trouble == "" {
+	if !e.hosts.Take(e.now, h) {
 		return
 	}
-	if e.hosts == nil {
-		e.hosts = map[string]hostTrouble{}
+	if h.Trouble == HostGone {
+		e.hosts.Forget(e.hostsInUse())
 	}
-	e.hosts[h.Name] = hostTrouble{h.Trouble, e.now}
-	if h.Trouble == "" {
-		delete(e.hosts, h.Name)
-	}
+	e.hostChanged(h.Name)
+}
+
+// hostChanged looks at the nodes on a host.
+func (e *Engine) hostChanged(name string) {
 	var on []*node
 	for _, n := range e.nodes {
-		if n.pod != nil && n.pod.Host == h.Name {
+		if n.pod != nil && n.pod.Host == name {
 			on = append(on, n)
 		}
-	}
-	if h.Trouble == HostGone { // hosts that come and go must not be remembered for ever
-		used := e.hostsInUse()
-		maps.DeleteFunc(e.hosts, func(name string, t hostTrouble) bool { return t.what == HostGone && !used[name] })
 	}
 	slices.SortFunc(on, func(a, b *node) int { return strings.Compare(a.name, b.name) })
 	for _, n := range on {
@@ -143,15 +101,11 @@ func (e *Engine) troubled(n *node) (why string, leave bool) {
 	case n.pod.Phase == PodTerminating:
 		return "pod is being evicted", true
 	}
-	t, found := e.hosts[n.pod.Host]
-	if until := t.since.Add(silence); t.silent() && until.After(e.now) && (!n.slurm.State.Any(NodeDrain) || !n.drainedHere()) {
+	why, leave, until := e.hosts.Judge(e.now, n.pod.Host, n.slurm.State.Any(NodeDrain) && n.drainedHere())
+	if !until.IsZero() {
 		e.wakeAt(n, until)
-		return "", false
 	}
-	if !found {
-		return "", false
-	}
-	return n.pod.Host + " is " + t.what, !t.silent() // while it is silent the end of its pod cannot be confirmed
+	return why, leave
 }
 
 // tend keeps new jobs off a node whose host or pod is in trouble, and puts it back when that is over. Jobs run on.
@@ -192,12 +146,12 @@ func (e *Engine) tend(n *node) {
 	case lost:
 		u.State = StatePowerDownForce
 		if n.nobodys() {
-			u.Reason = hostPrefix + why
+			u.Reason = HostPrefix + why
 		}
 	case heals != StateNone:
 		u.State = heals
 	case why != "" && serving(state) && !state.Any(judged|NodePowerDown) && n.nobodys():
-		u = NodeUpdate{State: StateDrain, Reason: hostPrefix + why}
+		u = NodeUpdate{State: StateDrain, Reason: HostPrefix + why}
 	case why == "" && drained && (n.pod == nil || e.hostsRead) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
 		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
 		u.State = n.putBack()
@@ -228,7 +182,7 @@ func (e *Engine) tend(n *node) {
 // putOff says that n is not to be powered down before its silent host answers again: nobody could confirm that its pod ends, and
 // a slurmd that outlives SuspendTimeout comes back into service.
 func (e *Engine) putOff(n *node) bool {
-	if n.pod == nil || !n.drainedHere() || !n.slurm.State.Any(NodeDrain) || !e.hosts[n.pod.Host].silent() {
+	if n.pod == nil || !n.drainedHere() || !n.slurm.State.Any(NodeDrain) || !e.hosts.Silent(n.pod.Host) {
 		return false
 	}
 	n.care.unwanted = true
@@ -249,13 +203,8 @@ func (n *node) putBack() StateChange {
 // alive says that the node has a pod that has not ended.
 func (n *node) alive() bool { return n.pod != nil && n.pod.Phase != PodFailed }
 
-// drainedHere says that nobody but us keeps the node out of use: slurmctld adds its own reasons to ours (node_mgr.c
-// set_node_reason).
-func (n *node) drainedHere() bool {
-	why, ours := strings.CutPrefix(n.slurm.Reason, hostPrefix)
-	_, more, added := strings.Cut(why, " : ")
-	return ours && (!added || more == notResponding)
-}
+// drainedHere says that nobody but us keeps the node out of use.
+func (n *node) drainedHere() bool { return n.slurm.DrainedForHost() }
 
 // podEnds says that the node's pod has come to its end, or is about to.
 func (n *node) podEnds() bool {
@@ -263,10 +212,7 @@ func (n *node) podEnds() bool {
 }
 
 // nobodys says that no person has written the node's reason.
-func (n *node) nobodys() bool {
-	r := n.slurm.Reason
-	return mayWrite(r) || strings.HasPrefix(r, notResponding) || strings.HasPrefix(r, timedOut)
-}
+func (n *node) nobodys() bool { return n.slurm.Unspoken() }
 
 // turning are the words of a change under way, which is waited for.
 const turning = NodePoweringUp | NodePoweringDown | NodeRebootRequested | NodeRebootIssued
