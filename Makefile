@@ -77,7 +77,7 @@ integration: ## real Slurm 24.11 and 26.05 on a real Kubernetes, in a cluster of
 
 .PHONY: test-faults
 test-faults: ## faults that take longer than make test has: the bridge killed at every step, API server, kubelet, slurmrestd and network away, hosts cordoned (15 to 20 minutes)
-	TAGS=integration,faults PARALLEL=6 RUN='TestHostTrouble|TestOutages|TestKills|TestAway' hack/integration.sh
+	TAGS=integration,faults PARALLEL=6 RUN='TestHostTrouble|TestDynamicHosts|TestOutages|TestKills|TestAway' hack/integration.sh
 
 .PHONY: test-demand
 test-demand: ## 200 made-up queues before real slurmctlds of both versions: do the nodes of the estimate do, and would one less (20 minutes)

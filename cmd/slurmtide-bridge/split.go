@@ -12,7 +12,7 @@ import (
 
 // split tells the bridge of what has power states, and the loop of mode Dynamic of what has none.
 type split struct {
-	pods.Handler // the bridge: hosts are its business alone
+	pods.Handler // the bridge
 	dynamic      *loop.Loop
 	ahead        *aheadloop.Loop
 }
@@ -51,4 +51,21 @@ func (s split) Pod(p powersave.Pod) {
 func (s split) PodGone(node, uid string) {
 	s.Handler.PodGone(node, uid)
 	s.dynamic.PodGone(node, uid)
+}
+
+// Hosts trouble the nodes of both modes.
+
+func (s split) HostsSynced(all []powersave.Host) {
+	s.Handler.HostsSynced(all)
+	s.dynamic.HostsSynced(all)
+}
+
+func (s split) Host(h powersave.Host) {
+	s.Handler.Host(h)
+	s.dynamic.Host(h)
+}
+
+func (s split) HostsUnread(err error) {
+	s.Handler.HostsUnread(err)
+	s.dynamic.HostsUnread(err)
 }

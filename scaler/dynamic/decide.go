@@ -25,10 +25,10 @@ func (p *Planner) decide(n *node) {
 	case n.deleting != "":
 	case n.pod.Phase == powersave.PodFailed:
 		p.failed(n)
-	case n.joined != n.pod.UID && joinedNow(n):
+	case n.joined != n.pod.UID && p.hasJoined(n):
 		n.joined = n.pod.UID
 		n.idleAt = time.Time{}
-		if n.tried {
+		if n.tried && joinedNow(n) {
 			p.breakers.Succeeded(n.attempt)
 			n.tried = false
 		}
@@ -47,6 +47,11 @@ func (p *Planner) decide(n *node) {
 	}
 }
 
+// hasJoined reports that the node's pod has registered. A comment tells that it once did, whatever has become of the node since.
+func (p *Planner) hasJoined(n *node) bool {
+	return joinedNow(n) || n.rec != nil && n.rec.InstanceID == n.pod.UID && p.welcomed(n) && !p.downed(n)
+}
+
 // confirmed reports that two reads, far enough apart, show that pod and record do not belong together.
 func (p *Planner) confirmed(n *node) bool {
 	return p.fresh && p.told(n) && !n.strayAt.IsZero() && p.now.Sub(n.strayAt) >= p.cfg.Sightings
@@ -61,20 +66,20 @@ func (p *Planner) withoutPod(n *node) {
 	sawItGo := n.goneRead > 0 && p.reading > n.goneRead
 	switch {
 	case !sawItGo && !p.confirmed(n):
-	case state.Any(powersave.NodeAllocated | powersave.NodeMixed):
-		// Slurm finds out after SlurmdTimeout; its jobs need not wait for that.
-		if p.confirmed(n) && !state.Any(powersave.NodeDown) {
-			p.say(true, n, "the node has a job and no pod: it is set down, so that the job is requeued")
-			p.update(powersave.NodeUpdate{State: powersave.StateDown, Reason: reasonPrefix + "its pod is gone"}, n)
-		}
-	case state.Any(powersave.NodeCompleting):
 	case !state.Any(powersave.NodeDrain | powersave.NodeDown):
 		p.drain(n, "its pod is gone")
-	case p.named[n.name] != "" || state.Any(spoken):
-		p.say(false, n, "the record stays, for it is named by "+cmp.Or(p.named[n.name], "a reservation"))
-	default:
+	case p.busy(n) && !state.Any(powersave.NodeDown):
+		// Slurm finds out after SlurmdTimeout; its jobs need not wait for that.
+		if p.confirmed(n) {
+			p.say(true, n, "the node has a job and no pod: it is set down, so that the job is requeued")
+			p.update(powersave.NodeUpdate{State: powersave.StateDown, Reason: powersave.ReasonPrefix + "its pod is gone"}, n)
+		}
+	case p.busy(n):
+	case p.claims[n.name].grip > gripNone || state.Any(spoken):
+		p.say(false, n, "the record stays, for it is named by "+cmp.Or(p.claims[n.name].by, "a reservation"))
+	case p.mayTake():
 		n.asking = true
-		p.do(DeleteRecord{Node: n.name, NodeSet: n.set})
+		p.do(DeleteRecord{Node: n.name, NodeSet: n.set, InstanceID: n.rec.InstanceID})
 	}
 }
 
@@ -88,13 +93,13 @@ func (p *Planner) failed(n *node) {
 			p.deletePod(n, "it has ended")
 		}
 	case !p.told(n) || !p.fresh:
-	case n.rec.State.Any(powersave.NodeAllocated|powersave.NodeMixed) && !n.rec.State.Any(powersave.NodeDown):
-		if p.confirmed(n) {
-			p.say(true, n, "the pod of a node with a job has ended: the node is set down, so that the job is requeued")
-			p.update(powersave.NodeUpdate{State: powersave.StateDown, Reason: reasonPrefix + "its pod has ended: " + why(n.pod)}, n)
-		}
 	case !n.rec.State.Any(powersave.NodeDrain | powersave.NodeDown):
 		p.drain(n, "its pod has ended: "+why(n.pod))
+	case p.busy(n) && !n.rec.State.Any(powersave.NodeDown):
+		if p.confirmed(n) {
+			p.say(true, n, "the pod of a node with a job has ended: the node is set down, so that the job is requeued")
+			p.update(powersave.NodeUpdate{State: powersave.StateDown, Reason: powersave.ReasonPrefix + "its pod has ended: " + why(n.pod)}, n)
+		}
 	case p.free(n):
 		p.deletePod(n, "it has ended")
 	}
@@ -121,7 +126,7 @@ func (p *Planner) booting(n *node) {
 		p.bootFailed(n, n.trouble)
 	case late:
 		p.bootFailed(n, powersave.TroubleBootstrap)
-	case n.pod.Phase == powersave.PodPending && !choice.OK && !choice.Soon && n.pod.Offering == "" && p.unused(n):
+	case n.pod.Phase == powersave.PodPending && !choice.OK && !choice.Soon && n.pod.Offering == "" && p.unused(n) && p.shut(n):
 		// The others of a job that cannot have all its nodes.
 		p.giveUp(n, "the NodeSet backs off: "+choice.Why)
 	}
@@ -129,7 +134,7 @@ func (p *Planner) booting(n *node) {
 
 // bootFailed gives up a pod that did not register.
 func (p *Planner) bootFailed(n *node, class powersave.Trouble) {
-	if !p.unused(n) {
+	if !p.unused(n) || !p.shut(n) {
 		return
 	}
 	text := why(n.pod)
@@ -137,7 +142,7 @@ func (p *Planner) bootFailed(n *node, class powersave.Trouble) {
 	case powersave.TroubleBootstrap:
 		text = "slurmd did not register by the deadline"
 	case powersave.TroubleRefused:
-		text = strings.TrimPrefix(n.rec.Reason, reasonPrefix)
+		text = strings.TrimPrefix(n.rec.Reason, powersave.ReasonPrefix)
 	default:
 	}
 	p.say(true, n, "the node cannot boot: "+string(class)+": "+text)
@@ -154,11 +159,17 @@ func (p *Planner) unused(n *node) bool {
 		p.free(n) && n.rec.State.Any(powersave.NodeDrain|powersave.NodeDown))
 }
 
-func (p *Planner) giveUp(n *node, text string) {
-	if n.tried {
-		p.breakers.ProbeGone(n.attempt)
-		n.tried = false
+// shut reports that no job can come to the node of a pod that is given up, and sees to it if one could.
+func (p *Planner) shut(n *node) bool {
+	if n.rec == nil || n.rec.State.Any(judged) || !p.ours(n) {
+		return true
 	}
+	p.drain(n, "its boot is given up")
+	return false
+}
+
+func (p *Planner) giveUp(n *node, text string) {
+	p.dropAttempt(n)
 	p.deletePod(n, text)
 }
 
@@ -167,29 +178,40 @@ func (p *Planner) serving(n *node) {
 	if !p.told(n) {
 		return
 	}
-	r := n.rec
-	state := r.State
+	r, state, s := n.rec, n.rec.State, p.sets[n.set]
 	p.mark(n)
+	trouble, leave := p.host(n)
+	drained, forHost, held := p.drained(n), p.forHost(n), p.claims[n.name]
+	dead := state.Any(notServing | powered)
+	mayWake := drained && !forHost && trouble == "" && !dead
 	switch {
 	case r.InstanceID == n.pod.UID && !p.welcomed(n):
 		u := powersave.NodeUpdate{Comment: p.comment(n)}
-		if p.drained(n) { // in the life before
+		if drained { // in the life before
 			u.State = powersave.StateUndrain
 		}
 		p.update(u, n)
-	case p.drained(n) && state.Any(powersave.NodeAllocated|powersave.NodeMixed) && !state.Any(powersave.NodeDown):
+	case !drained && state.Any(powersave.NodeDrain|powersave.NodeFail), state.Any(powersave.NodeDown) && !r.Unspoken(): // somebody else's
+	case trouble != "" && !drained && !state.Any(powersave.NodeDown) && r.Unspoken():
+		p.say(true, n, trouble+": draining the node")
+		p.drain(n, strings.TrimPrefix(powersave.HostPrefix, powersave.ReasonPrefix)+trouble)
+	case trouble != "" && drained && !leave: // nobody could confirm that its pod ends
+	case forHost && p.facts.Hosts == nil && !p.facts.HostsUnread: // nobody knows yet
+	case forHost && trouble == "" && p.facts.Hosts != nil && r.DrainedForHost():
+		p.wake(n, "its host is well again")
+	case mayWake && p.busy(n) && !state.Any(powersave.NodeCompleting):
 		p.wake(n, "a job was quicker")
-	case p.drained(n) && p.named[n.name] != "":
-		p.wake(n, "named by "+p.named[n.name])
-	case p.drained(n) && p.free(n) && !state.Any(spoken):
-		if s := p.sets[n.set]; p.fresh && (s == nil || s.need == 0 || !n.listed) {
+	case mayWake && held.grip >= gripNode:
+		p.wake(n, "named by "+held.by)
+	case drained && !p.busy(n) && !state.Any(rebooting) && (trouble != "" || dead || !state.Any(spoken)):
+		if p.mayTake() && (trouble != "" || dead || s == nil || s.need == 0 || !n.listed) {
 			p.deletePod(n, "drained: "+r.Reason)
 		}
-	case state.Any(powersave.NodeDrain): // somebody else's
+	case drained:
 	case state.Any(powered) && p.free(n):
 		p.say(true, n, "Slurm powers the node down: set SuspendExcStates=DYNAMIC_NORM in slurm.conf")
 		p.drain(n, "powered down by Slurm")
-	case state.Any(notServing) && p.free(n) && p.fresh && p.now.Sub(n.silentAt) >= p.cfg.SilentFor:
+	case state.Any(notServing) && !p.busy(n) && p.fresh && p.now.Sub(n.silentAt) >= p.cfg.SilentFor:
 		p.drain(n, "slurmd does not respond")
 	}
 }
@@ -197,7 +219,7 @@ func (p *Planner) serving(n *node) {
 // mark keeps the pod's mark in step with what Slurm shows.
 func (p *Planner) mark(n *node) {
 	busy := n.rec.State.Any(inUse)
-	if n.marking || busy == n.pod.Busy {
+	if n.marking || n.markAt.After(p.now) || busy == n.pod.Busy {
 		return
 	}
 	n.marking = true
@@ -205,7 +227,7 @@ func (p *Planner) mark(n *node) {
 }
 
 func (p *Planner) drain(n *node, reason string) {
-	p.update(powersave.NodeUpdate{State: powersave.StateDrain, Reason: reasonPrefix + reason}, n)
+	p.update(powersave.NodeUpdate{State: powersave.StateDrain, Reason: powersave.ReasonPrefix + reason}, n)
 }
 
 func (p *Planner) wake(n *node, reason string) {
@@ -261,13 +283,15 @@ func (p *Planner) Done(now time.Time, asked int, a Action, o Outcome) {
 		if n := p.nodes[a.Node]; n != nil && n.deleting == a.UID && o.Err != "" {
 			n.deleting = ""
 			n.after = asked
-			p.note(n, "deleting its pod failed: "+o.Err)
-			p.retry(n, o)
+			if !o.Late {
+				p.note(n, "deleting its pod failed: "+o.Err)
+				p.retry(n, o)
+			}
 		}
 	case Update:
 		for _, name := range a.Nodes {
 			if n := p.nodes[name]; n != nil {
-				if o.Err != "" && !o.Missing {
+				if o.Err != "" && !o.Missing && !o.Late {
 					p.note(n, fmt.Sprintf("%s failed: %s", a.NodeUpdate, o.Err))
 				}
 				p.answered(n, asked, o)
@@ -275,7 +299,7 @@ func (p *Planner) Done(now time.Time, asked int, a Action, o Outcome) {
 		}
 	case DeleteRecord:
 		if n := p.nodes[a.Node]; n != nil {
-			if o.Err != "" && !o.Missing {
+			if o.Err != "" && !o.Missing && !o.Late {
 				p.note(n, "slurmctld keeps its record: "+o.Err)
 			}
 			p.answered(n, asked, o)
@@ -285,7 +309,9 @@ func (p *Planner) Done(now time.Time, asked int, a Action, o Outcome) {
 		}
 	case MarkPod:
 		if n := p.nodes[a.Node]; n != nil && n.pod != nil && n.pod.UID == a.UID {
-			n.marking = o.Err != "" // after a failure not again for this pod: nothing depends on it
+			if n.marking = false; o.Err != "" {
+				n.markAt = now.Add(markAgain)
+			}
 		}
 	}
 }
@@ -302,14 +328,16 @@ func (p *Planner) note(n *node, text string) {
 func (p *Planner) answered(n *node, asked int, o Outcome) {
 	n.asking = false
 	n.after = asked
-	if o.Missing {
+	if o.Missing || o.Late {
 		n.change = powersave.StateNone
 	}
-	if o.Err != "" && !o.Missing {
+	switch {
+	case o.Late:
+	case o.Err != "" && !o.Missing:
 		p.retry(n, o)
-		return
+	default:
+		p.ok(n)
 	}
-	p.ok(n)
 }
 
 func (p *Planner) ok(n *node) { n.tries, n.retryAt = 0, time.Time{} }

@@ -26,12 +26,18 @@
 //
 // # Who may delete
 //
-// A pod is deleted, by UID, only when a complete read of Slurm that was asked for after the node was drained shows it drained and free. A
-// record is deleted only when its pod is known to be gone, a later read shows the node drained, or down, and free, and neither a job
-// nor a reservation names it: slurmctld refuses to delete allocated nodes, but a pending job that names a deleted
+// A pod is deleted, by UID, only when a complete read of Slurm that was asked for after the node was drained shows it drained and free, and
+// no job on it, be it suspended. A record is deleted only when its pod is known to be gone, a later read shows the node drained, or down, and free, and
+// neither a job nor a reservation names it: slurmctld refuses to delete allocated nodes, but a pending job that names a deleted
 // node is ended when slurmctld is started again (job_mgr.c _reset_detail_bitmaps). What nobody saw go, two reads ten seconds
-// apart must show missing. With an old read, or while Kubernetes cannot be read, nothing is taken down.
+// apart must show missing. With an old read, with one that names nodes in a way that cannot be read, or while Kubernetes cannot be read,
+// nothing is taken down.
 // The name of a pod that is gone is used again only after such a later read, too: it shows whether the pod has left a record.
+//
+// # Hosts
+//
+// Nodes on a host that is cordoned, tainted or silent are drained with a reason of their own (powersave.HostPrefix) and put back when that is over. Those that are
+// idle go meanwhile, unless the host is silent: nobody could confirm then that a pod ends.
 //
 // Records that carry neither our comment nor a reason of ours, and pods without our labels, are left alone.
 package dynamic

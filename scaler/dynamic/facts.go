@@ -37,6 +37,9 @@ type Facts struct {
 	Slurm *Reading
 	// Asked is how many reads of Slurm have been begun.
 	Asked int
+	// Hosts are those in trouble; nil: they have not been read. HostsUnread: nor may they be.
+	Hosts       *powersave.HostTroubles
+	HostsUnread bool
 }
 
 // Reading is a complete read of Slurm.
@@ -64,16 +67,27 @@ type CreatePod struct {
 // fails unless MayGo: a pod that boots could register meanwhile, and an order of a bridge that led before arrive late.
 type DeletePod struct{ Node, NodeSet, UID, Why string }
 
-// MayGo reports whether a pod may be deleted while Slurm shows its node like this: no job is on it, and none may come.
+// MayGo reports whether a pod may be deleted while Slurm shows its node like this: no job is on it, and none may come. On a node that is
+// not its own there must be none either: slurmctld 26.05 takes no instance ID from a slurmd that began before the node was
+// last put back (node_mgr.c validate_node_specs).
 func MayGo(n powersave.SlurmNode, uid string) bool {
-	return n.InstanceID != uid || !n.State.Any(inUse) && n.State.Any(powersave.NodeDrain|powersave.NodeDown)
+	return !n.State.Any(inUse) && (n.InstanceID != uid || n.State.Any(powersave.NodeDrain|powersave.NodeDown))
 }
 
 // Update asks slurmctld for a change to one or more nodes.
 type Update struct{ powersave.NodeUpdate }
 
-// DeleteRecord asks slurmctld to forget a node.
-type DeleteRecord struct{ Node, NodeSet string }
+// DeleteRecord asks slurmctld to forget a node. Whoever carries it out has it asked for the node right before, and fails
+// unless MayForget: slurmctld itself forgets any node that is not in use.
+type DeleteRecord struct {
+	Node, NodeSet string
+	InstanceID    string // as it was read
+}
+
+// MayForget reports whether slurmctld may forget a node that it shows like this.
+func (d DeleteRecord) MayForget(n powersave.SlurmNode) bool {
+	return n.InstanceID == d.InstanceID && n.State.Any(powersave.NodeDrain|powersave.NodeDown) && !n.State.Any(inUse|spoken)
+}
 
 // MarkPod asks for the mark that keeps others from taking the pod away, or for it to be taken off.
 type MarkPod struct{ powersave.MarkPod }
@@ -99,26 +113,31 @@ type Outcome struct {
 	Permanent bool
 	// Missing: slurmctld has no such node (DeleteRecord, Update).
 	Missing bool
+	// Late: it was not done, for it could not begin soon enough. That says nothing about it.
+	Late bool
 }
-
-// reasonPrefix begins the reasons that Slurmtide writes.
-const reasonPrefix = "slurmtide: "
 
 const (
 	inUse = powersave.NodeAllocated | powersave.NodeMixed | powersave.NodeCompleting
 	// spoken are the states in which an idle node is not free to go: a job or a reservation is about to use it.
-	spoken = powersave.NodePlanned | powersave.NodeReserved | powersave.NodeMaintenance | powersave.NodeRebootRequested | powersave.NodeRebootIssued
+	spoken    = powersave.NodePlanned | powersave.NodeReserved | powersave.NodeMaintenance | rebooting
+	rebooting = powersave.NodeRebootRequested | powersave.NodeRebootIssued
+	// judged are the states in which Slurm gives a node no job, whoever wanted it.
+	judged = powersave.NodeDrain | powersave.NodeDown | powersave.NodeFail
 	// powered is what Slurm does to nodes that SuspendExcStates does not except.
 	powered = powersave.NodePowerDown | powersave.NodePoweringDown | powersave.NodePoweredDown
 	// notServing: no slurmd answers, or Slurm takes it for lost.
 	notServing = powersave.NodeDown | powersave.NodeNotResponding | powersave.NodeFuture | powersave.NodeUnknown | powersave.NodeError | powersave.NodeInvalidReg
 )
 
-// actOn is how old an answer may be for something to be taken down by it.
-const actOn = 5 * time.Second
+// ActOn is how old an answer may be for something to be taken down by it, and how long the order to do so may wait.
+const ActOn = 5 * time.Second
 
-// createdWithin is how long a pod may take to be seen.
-const createdWithin = time.Minute
+const (
+	createdWithin = time.Minute      // a pod may take so long to be seen
+	endsWithin    = 30 * time.Second // and so long to end, as a rule
+	markAgain     = 30 * time.Second // a mark that failed is tried again
+)
 
 // Pauses after a call for a node failed: doubled each time.
 const (

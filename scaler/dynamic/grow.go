@@ -22,12 +22,15 @@ func (p *Planner) grow() {
 	for _, name := range names {
 		s := p.sets[name]
 		d := report[name]
-		s.need, s.ready = d.New.Greedy, d.Ready
+		s.need, s.ready, s.asked, s.capped, s.out = d.New.Greedy, d.Ready, p.asked(d.PowerUp), false, false
 		if s.Problem != "" {
 			s.need, s.batch = 0, nil
 			continue
 		}
-		n := s.floor() - p.count(name)
+		n := s.floor(p.now) - p.count(name, p.counts)
+		if most := max(0, s.MaxPoweredUp-p.count(name, p.exists)); s.MaxPoweredUp > 0 && n > most {
+			n, s.capped = most, true
+		}
 		if p.due(s, d) {
 			n = max(n, s.need)
 		}
@@ -37,30 +40,45 @@ func (p *Planner) grow() {
 	}
 }
 
-// floor is how many nodes are to exist at least.
-func (s *set) floor() int {
-	if s.MaxPoweredUp > 0 {
-		return min(s.Floor, s.MaxPoweredUp)
+// asked picks those nodes that a job, or a reservation, wants by name: no other would do for them.
+func (p *Planner) asked(names []string) map[string]bool {
+	asked := map[string]bool{}
+	for _, name := range names {
+		if p.claims[name].grip >= gripNode {
+			asked[name] = true
+		}
 	}
-	return s.Floor
+	return asked
+}
+
+// floor is how many nodes are to exist at least.
+func (s *set) floor(now time.Time) int {
+	want, _ := s.FloorAt(now) // Slurm is read often enough to look again in time
+	if s.MaxPoweredUp > 0 {
+		return min(want, s.MaxPoweredUp)
+	}
+	return want
 }
 
 // floorCounts says how the floor is held; nil if there is none.
-func (s *set) floorCounts(c *powersave.NodeSetCounts) *powersave.FloorCounts {
-	if s.Floor == 0 {
+func (s *set) floorCounts(now time.Time, c *powersave.NodeSetCounts) *powersave.FloorCounts {
+	want, _ := s.FloorAt(now)
+	if want == 0 {
 		return nil
 	}
-	f := &powersave.FloorCounts{Wanted: s.Floor, Held: min(s.Floor, c.Ready)}
+	f := &powersave.FloorCounts{Wanted: want, Held: min(want, c.Ready)}
 	switch {
 	case f.Held == f.Wanted:
 	case s.Problem != "":
 		f.Why, f.Text = powersave.FloorProblem, s.Problem
 	case s.refuse != "":
 		f.Why, f.Text = powersave.FloorBackingOff, s.refuse
-	case s.floor() < s.Floor:
+	case s.capped, s.floor(now) < want:
 		f.Why, f.Text = powersave.FloorCapped, fmt.Sprintf("spec.maxPoweredUp is %d", s.MaxPoweredUp)
-	case s.Floor > c.Nodes:
+	case want > c.Nodes:
 		f.Why, f.Text = powersave.FloorTooFew, fmt.Sprintf("spec.nodeNames has %d", c.Nodes)
+	case s.out && c.Booting == 0:
+		f.Why, f.Text = powersave.FloorNoNodes, "all other names of spec.nodeNames are in use, drained, down, or somebody else's"
 	default:
 		f.Why = powersave.FloorBooting
 	}
@@ -87,10 +105,10 @@ func (p *Planner) due(s *set, d scaler.NodeSetDemand) bool {
 	return true
 }
 
-// count is how many nodes of the NodeSet exist, or will.
-func (p *Planner) count(set string) (n int) {
+// count is how many nodes of the NodeSet are so.
+func (p *Planner) count(set string, so func(*node) bool) (n int) {
 	for _, other := range p.nodes {
-		if other.set == set && other.listed && p.exists(other) {
+		if other.set == set && other.listed && so(other) {
 			n++
 		}
 	}
@@ -123,9 +141,13 @@ func (p *Planner) spare(n *node) bool {
 		return false
 	}
 	if n.pod != nil {
-		return p.drained(n) && live(n) && p.welcomed(n) && !n.rec.State.Any(notServing)
+		trouble, _ := p.host(n)
+		return p.drained(n) && live(n) && p.welcomed(n) && !n.rec.State.Any(notServing) && !p.forHost(n) && trouble == ""
 	}
-	return !n.creating && p.ours(n) && (p.drained(n) || p.downed(n))
+	// A record keeps its shape, and slurmctld refuses a slurmd that offers less.
+	d := p.sets[n.set].Dynamic
+	fits := n.rec.CPUs <= int(d.CPUs) && n.rec.RealMemory <= d.Memory
+	return !n.creating && fits && p.ours(n) && (p.drained(n) || n.rec.State.Any(powersave.NodeDown) && n.rec.Unspoken())
 }
 
 // taken reports that a new node cannot have the name. That of a pod which is gone is free when a read begun since has shown
@@ -216,36 +238,40 @@ func (p *Planner) demand(sets []string) map[string]scaler.NodeSetDemand {
 	return report
 }
 
-// make brings count nodes up: those that are drained and still run, then those that a job names, then names that are free.
+// make brings count nodes up: those that are asked for by name, then those that are drained and still run, then names that are free.
 func (p *Planner) make(s *set, count int) {
-	var running, named, records []*node
+	var asked, running, records []*node
 	for _, n := range p.nodes {
 		switch {
 		case n.set != s.Name || !p.spare(n):
+		case s.asked[n.name]:
+			asked = append(asked, n)
 		case n.pod != nil:
 			running = append(running, n)
-		case p.named[n.name] != "":
-			named = append(named, n)
 		default:
 			records = append(records, n)
 		}
 	}
 	byName := func(a, b *node) int { return compareNames(a.name, b.name) }
+	slices.SortFunc(asked, byName)
 	slices.SortFunc(running, byName)
-	slices.SortFunc(named, byName)
 	slices.SortFunc(records, byName)
-	for _, n := range running {
-		if count == 0 {
-			return
+	bring := func(nodes []*node) bool {
+		for _, n := range nodes {
+			switch {
+			case count == 0:
+				return false
+			case n.pod != nil:
+				p.wake(n, "it is needed again")
+			case !p.create(s, n):
+				return false
+			}
+			count--
 		}
-		p.wake(n, "it is needed again")
-		count--
+		return true
 	}
-	for _, n := range named {
-		if count == 0 || !p.create(s, n) {
-			return
-		}
-		count--
+	if !bring(asked) || !bring(running) {
+		return
 	}
 	for name := range s.Nodes.All() {
 		if count == 0 {
@@ -259,12 +285,7 @@ func (p *Planner) make(s *set, count int) {
 		}
 		count--
 	}
-	for _, n := range records {
-		if count == 0 || !p.create(s, n) {
-			return
-		}
-		count--
-	}
+	s.out = bring(records) && count > 0
 }
 
 // create asks for a pod; false: no more are to be made now.
@@ -284,7 +305,7 @@ func (p *Planner) create(s *set, n *node) bool {
 // shrink drains idle nodes that nobody needs, those that have been idle longest first.
 func (p *Planner) shrink() {
 	for name, s := range p.sets {
-		if s.Problem != "" {
+		if s.Problem != "" || p.unclear != "" {
 			continue
 		}
 		idle := cmp.Or(s.Dynamic.IdleTime, p.cfg.IdleTime)
@@ -298,18 +319,18 @@ func (p *Planner) shrink() {
 				free++ // will be
 				continue
 			}
-			if n.rec == nil || !p.told(n) || n.idleAt.IsZero() {
+			if n.rec == nil || !p.told(n) || n.idleAt.IsZero() || p.busy(n) {
 				continue
 			}
 			free++
-			if p.named[n.name] == "" && p.welcomed(n) && (p.now.Sub(n.idleAt) >= idle || !n.listed) {
+			if p.claims[n.name].grip < gripNode && p.welcomed(n) && (p.now.Sub(n.idleAt) >= idle || !n.listed) {
 				can = append(can, n)
 			}
 		}
 		slices.SortFunc(can, func(a, b *node) int {
 			return cmp.Or(compareBool(a.listed, b.listed), a.rec.LastBusy.Compare(b.rec.LastBusy), a.idleAt.Compare(b.idleAt), compareNames(b.name, a.name))
 		})
-		surplus := min(p.count(name)-s.floor(), free-s.ready)
+		surplus := min(p.count(name, p.counts)-s.floor(p.now), free-s.ready)
 		for _, n := range can {
 			if n.listed {
 				if surplus <= 0 {
@@ -320,6 +341,12 @@ func (p *Planner) shrink() {
 				continue
 			}
 			p.drain(n, "spec.nodeNames does not have it any more")
+		}
+	}
+	for _, n := range p.nodes { // their pods would go with it, unless somebody wanted them to stay
+		if n.pod != nil && p.sets[n.pod.NodeSet] == nil && live(n) && n.rec != nil && p.told(n) && p.welcomed(n) && !n.idleAt.IsZero() &&
+			p.now.Sub(n.idleAt) >= p.cfg.IdleTime && p.claims[n.name].grip < gripNode && p.unclear == "" {
+			p.drain(n, "its NodeSet is gone")
 		}
 	}
 }
@@ -396,7 +423,7 @@ func (p *Planner) Counts() []powersave.NodeSetCounts {
 		}
 	}
 	for _, c := range counts {
-		c.Floor = p.sets[c.Name].floorCounts(c)
+		c.Floor = p.sets[c.Name].floorCounts(p.now, c)
 		list = append(list, *c)
 	}
 	slices.SortFunc(list, func(a, b powersave.NodeSetCounts) int { return cmp.Compare(a.Name, b.Name) })

@@ -2,14 +2,12 @@ package dynamic
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
-	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 // Planner decides. Use it from one goroutine.
@@ -24,7 +22,8 @@ type Planner struct {
 	reading int  // number of the reading that was taken in last
 	fresh   bool // the reading may be gone by to take something down
 	look    bool // this step has a new reading
-	named   map[string]string
+	claims  map[string]claim
+	unclear string                    // why claims are not all there are
 	used    map[string]map[string]int // what offerings counted in this step
 	notes   []Action                  // what Done has to report
 	out     []Action
@@ -34,9 +33,12 @@ type Planner struct {
 type set struct {
 	powersave.NodeSet
 	batch  *batch
-	need   int    // nodes to be made, as last reckoned
-	ready  int    // nodes that are there, or boot, which pending jobs will take
-	refuse string // why none are made; empty: they are
+	need   int             // nodes to be made, as last reckoned
+	ready  int             // nodes that are there, or boot, which pending jobs will take
+	asked  map[string]bool // nodes that pending jobs need by name, and that are not up
+	capped bool            // fewer are made than the floor wants, for MaxPoweredUp
+	out    bool            // fewer are made, for there is no name left
+	refuse string          // why none are made; empty: they are
 }
 
 // batch is demand that is waited with.
@@ -68,6 +70,8 @@ type node struct {
 	after    int                   // only reads begun after these tell of it
 	deleting string                // UID
 	marking  bool
+	markAt   time.Time // not before
+	endsAt   time.Time // since when the pod is on its way out
 	retryAt  time.Time
 	tries    int
 	idleAt   time.Time // first read that showed it free
@@ -121,11 +125,25 @@ func (p *Planner) Hurry() bool {
 		}
 	}
 	for _, n := range p.nodes {
-		if n.creating || n.asking || n.pod != nil && (n.joined != n.pod.UID || p.drained(n)) {
+		if n.creating || n.asking || p.waits(n) {
 			return true
 		}
 	}
 	return false
+}
+
+// waits reports that something is to be done for the node as soon as Slurm shows what it is to.
+func (p *Planner) waits(n *node) bool {
+	switch {
+	case n.retryAt.After(p.now):
+		return false
+	case n.pod == nil:
+		return n.goneRead > 0 && n.goneRead >= p.reading
+	case !n.endsAt.IsZero() && p.now.Sub(n.endsAt) > endsWithin: // its host does not answer
+		return false
+	}
+	trouble, leave := p.host(n)
+	return n.joined != n.pod.UID || p.drained(n) && p.free(n) && !p.forHost(n) && (trouble == "" || leave)
 }
 
 func (p *Planner) do(a Action) { p.out = append(p.out, a) }
@@ -218,9 +236,13 @@ func (p *Planner) takePods() {
 		have[pod.Node] = true
 		n := p.node(pod.Node)
 		if n.pod == nil || n.pod.UID != pod.UID {
+			if n.pod != nil { // gone, and not for us to see
+				p.dropAttempt(n)
+				n.goneUID, n.deleting = n.pod.UID, ""
+			}
 			n.podRead, n.goneRead, n.creating, n.marking = p.facts.Asked, 0, false, false
 			n.bootAt, n.trouble, n.said = p.now, powersave.TroubleNone, ""
-			n.idleAt, n.silentAt, n.strayAt = time.Time{}, time.Time{}, time.Time{}
+			n.idleAt, n.silentAt, n.strayAt, n.markAt, n.endsAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 			if !pod.Created.IsZero() && pod.Created.Before(p.now) {
 				n.bootAt = pod.Created
 			}
@@ -234,6 +256,9 @@ func (p *Planner) takePods() {
 		seen := *pod
 		n.pod = &seen
 		p.own(n)
+		if n.endsAt.IsZero() && pod.Phase == powersave.PodTerminating {
+			n.endsAt = p.now
+		}
 		if n.trouble != pod.Trouble {
 			n.trouble, n.since = pod.Trouble, p.now
 		}
@@ -241,17 +266,23 @@ func (p *Planner) takePods() {
 	for _, n := range p.nodes {
 		if n.creating && p.now.Sub(n.bootAt) > createdWithin {
 			n.creating = false // it was made, and went before anybody saw it
+			p.dropAttempt(n)
 		}
 		if n.pod != nil && !have[n.name] {
 			n.goneUID = n.pod.UID
 			n.pod, n.goneRead, n.deleting, n.said = nil, max(1, p.facts.Asked), "", ""
 			n.strayAt = time.Time{}
-			if n.tried {
-				p.breakers.ProbeGone(n.attempt)
-				n.tried = false
-			}
+			p.dropAttempt(n)
 			p.own(n)
 		}
+	}
+}
+
+// dropAttempt says that nothing came of the node's attempt: the next one may be the probe.
+func (p *Planner) dropAttempt(n *node) {
+	if n.tried {
+		p.breakers.ProbeGone(n.attempt)
+		n.tried = false
 	}
 }
 
@@ -262,7 +293,7 @@ func (p *Planner) takeReading() {
 		p.look, p.fresh = false, false
 		return
 	}
-	p.fresh = !p.facts.Blind && p.now.Sub(r.Answered) <= actOn
+	p.fresh = !p.facts.Blind && p.now.Sub(r.Answered) <= ActOn
 	if p.look = r.Number > p.reading; !p.look {
 		return
 	}
@@ -288,7 +319,10 @@ func (p *Planner) takeReading() {
 			n.rec = rec
 		}
 	}
-	p.named = namedNodes(r)
+	before := p.unclear
+	if p.claims, p.unclear = claimsOf(p.now, r); p.unclear != "" && p.unclear != before {
+		p.do(Report{Warning: true, Text: "nothing is taken down: " + p.unclear})
+	}
 	for _, n := range p.nodes {
 		p.sight(n)
 	}
@@ -316,42 +350,14 @@ func (p *Planner) sight(n *node) {
 	r := n.rec
 	since(&n.strayAt, n.pod == nil && r != nil && !n.creating || n.pod != nil && r == nil && n.joined == n.pod.UID || n.pod != nil && n.pod.Phase == powersave.PodFailed)
 	since(&n.silentAt, n.pod != nil && r != nil && n.joined == n.pod.UID && r.State.Any(notServing))
-	since(&n.idleAt, n.pod != nil && r != nil && p.free(n) && !r.State.Any(notServing|powersave.NodeDrain|spoken))
-}
-
-// namedNodes gives each node that a job or a reservation names one of them.
-func namedNodes(r *Reading) map[string]string {
-	named := map[string]string{}
-	add := func(list, by string) {
-		if list == "" {
-			return
-		}
-		nodes, err := slurmconf.ParseHostlist(list)
-		if err != nil {
-			return // Slurm's own lists are well-formed
-		}
-		for name := range nodes.All() {
-			named[name] = by
-		}
-	}
-	for i := range r.Queue.Jobs {
-		j := &r.Queue.Jobs[i]
-		by := fmt.Sprintf("job %d", j.ID)
-		add(j.ExcludedNodes, by)
-		add(j.RequiredNodes, by)
-		add(j.Nodes, by)
-	}
-	for name, nodes := range r.Reservations {
-		add(nodes, "reservation "+name)
-	}
-	return named
+	since(&n.idleAt, n.pod != nil && r != nil && p.free(n) && !r.State.Any(notServing|judged|spoken))
 }
 
 // ours reports whether a record may be touched.
 func (p *Planner) ours(n *node) bool {
 	r := n.rec
 	return r.State.Any(powersave.NodeDynamicNorm) && (strings.HasPrefix(r.Comment, p.cfg.Owner) ||
-		n.listed && strings.HasPrefix(r.Reason, reasonPrefix) || n.pod != nil && r.InstanceID == n.pod.UID || n.goneUID != "" && r.InstanceID == n.goneUID)
+		n.listed && strings.HasPrefix(r.Reason, powersave.ReasonPrefix) || n.pod != nil && r.InstanceID == n.pod.UID || n.goneUID != "" && r.InstanceID == n.goneUID)
 }
 
 // free reports that no job is on the node.
@@ -359,12 +365,12 @@ func (p *Planner) free(n *node) bool { return !n.rec.State.Any(inUse) }
 
 // drained reports that the node is drained, or draining, because we wanted it.
 func (p *Planner) drained(n *node) bool {
-	return n.rec != nil && n.rec.State.Any(powersave.NodeDrain) && strings.HasPrefix(n.rec.Reason, reasonPrefix)
+	return n.rec != nil && n.rec.State.Any(powersave.NodeDrain) && strings.HasPrefix(n.rec.Reason, powersave.ReasonPrefix)
 }
 
 // downed reports that the node is down because we wanted it.
 func (p *Planner) downed(n *node) bool {
-	return n.rec != nil && n.rec.State.Any(powersave.NodeDown) && strings.HasPrefix(n.rec.Reason, reasonPrefix)
+	return n.rec != nil && n.rec.State.Any(powersave.NodeDown) && strings.HasPrefix(n.rec.Reason, powersave.ReasonPrefix)
 }
 
 // told reports that the reading tells of the node: nothing that would change it was asked for since.
@@ -392,6 +398,12 @@ func (p *Planner) exists(n *node) bool {
 		return n.change == powersave.StateUndrain
 	}
 	return !p.drained(n) || !p.welcomed(n)
+}
+
+// counts reports that the node counts for the floor: one that people, or slurmctld, keep out of use is replaced.
+func (p *Planner) counts(n *node) bool {
+	out := n.pod != nil && n.rec != nil && n.joined == n.pod.UID && p.told(n) && n.rec.State.Any(judged)
+	return p.exists(n) && !out
 }
 
 // welcomed reports that the record says that it is the pod's. Until then a drain is one of the life before.

@@ -31,9 +31,10 @@ func TestProperties(t *testing.T) {
 		}
 		var begun *Reading
 		unknown := false
+		w.watchHosts()
 		for range rapid.IntRange(20, 200).Draw(t, "steps") {
 			w.now = w.now.Add(time.Duration(1+draw(40, "time")) * 100 * time.Millisecond)
-			switch draw(16, "event") {
+			switch draw(20, "event") {
 			case 0:
 				w.submit(1 + draw(4, "nodes"))
 			case 1:
@@ -78,6 +79,17 @@ func TestProperties(t *testing.T) {
 				if name := pickNode(slices.Sorted(maps.Keys(w.records))); name != "" && draw(3, "wants") == 0 && !w.records[name].State.Any(powersave.NodeDrain|powersave.NodeDown) {
 					w.submit(1, name)
 				}
+			case 12:
+				w.trouble(fmt.Sprintf("h%d", draw(2, "host")), []string{"", powersave.HostCordoned, powersave.HostNotReady}[draw(3, "what")])
+			case 13:
+				if len(w.jobs) > 0 {
+					w.suspend(w.jobs[draw(len(w.jobs), "suspended")], draw(2, "or not") == 0)
+				}
+			case 14:
+				if name := pickNode(slices.Sorted(maps.Keys(w.records))); name != "" && !w.records[name].State.Any(powersave.NodeDrain|powersave.NodeDown) {
+					j := w.submit(1)
+					j.avoids, j.held = name, draw(2, "held") == 0
+				}
 			default:
 				w.schedule()
 			}
@@ -108,6 +120,8 @@ func TestProperties(t *testing.T) {
 		}
 		w.todo = nil
 		clear(w.reserved)
+		w.trouble("h0", "")
+		w.trouble("h1", "")
 		w.setFloor(floor)
 		for _, pod := range w.pods {
 			if pod.Phase != powersave.PodFailed {
@@ -124,6 +138,8 @@ func TestProperties(t *testing.T) {
 			names--
 		}
 		for _, j := range slices.Clone(w.jobs) {
+			w.suspend(j, false)
+			j.held = false
 			if j.count > names || j.wants != "" && w.records[j.wants] == nil {
 				w.end(j)
 			}
@@ -131,7 +147,7 @@ func TestProperties(t *testing.T) {
 		for range 3 * 3600 { // breakers may be open
 			w.second(true)
 			for _, j := range slices.Clone(w.jobs) {
-				if j.running {
+				if w.suspend(j, false); j.running && !j.suspended {
 					w.end(j)
 				}
 			}

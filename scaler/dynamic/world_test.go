@@ -36,14 +36,20 @@ type world struct {
 	reports []Report
 	created int
 	shown   map[string]bool // UIDs of pods that a planner was shown
+	updates int             // of records' states
+	hosts   map[string]string
+	also    func(*Facts) // adds to what the planner is shown
 }
 
 type job struct {
-	id      uint32
-	count   int
-	wants   string // --nodelist
-	on      []string
-	running bool
+	id        uint32
+	count     int
+	wants     string // --nodelist
+	avoids    string // --exclude
+	held      bool
+	suspended bool // its nodes show IDLE
+	on        []string
+	running   bool
 }
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -62,7 +68,7 @@ func newWorld(names string, floor int, change ...func(*powersave.NodeSet)) *worl
 	return &world{
 		now: start, planner: New(Config{Owner: owner}), sets: []powersave.NodeSet{set},
 		records: map[string]*powersave.SlurmNode{}, pods: map[string]*powersave.Pod{}, reserved: map[string]string{},
-		shape: scaler.Shape{CPUs: 2, Memory: 1000}, shown: map[string]bool{},
+		shape: scaler.Shape{CPUs: 2, Memory: 1000}, shown: map[string]bool{}, hosts: map[string]string{},
 	}
 }
 
@@ -76,7 +82,7 @@ func (w *world) submit(count int, wants ...string) *job {
 func (w *world) end(j *job) {
 	w.jobs = slices.DeleteFunc(w.jobs, func(o *job) bool { return o == j })
 	for _, name := range j.on {
-		if r := w.records[name]; r != nil {
+		if r := w.records[name]; r != nil && !r.State.Any(powersave.NodeDown) {
 			r.State &^= powersave.NodeAllocated
 			r.State |= powersave.NodeIdle
 			r.LastBusy = w.now
@@ -87,14 +93,14 @@ func (w *world) end(j *job) {
 // schedule does what slurmctld does.
 func (w *world) schedule() {
 	for _, j := range w.jobs {
-		if j.running {
+		if j.running || j.held {
 			continue
 		}
 		var on []string
 		for _, name := range slices.Sorted(maps.Keys(w.records)) {
 			r := w.records[name]
 			usable := r.State.Any(powersave.NodeIdle) && !r.State.Any(powersave.NodeDrain|powersave.NodeDown|powersave.NodeNotResponding|powersave.NodeInvalidReg) && w.reserved[name] == ""
-			if usable && (j.wants == "" || strings.Contains(","+j.wants+",", ","+name+",")) && len(on) < j.count {
+			if usable && !w.occupied(name) && (j.wants == "" || strings.Contains(","+j.wants+",", ","+name+",")) && !strings.Contains(","+j.avoids+",", ","+name+",") && len(on) < j.count {
 				on = append(on, name)
 			}
 		}
@@ -110,13 +116,40 @@ func (w *world) schedule() {
 	}
 }
 
+// occupied reports that a job is on the node, and be it suspended.
+func (w *world) occupied(name string) bool {
+	return slices.ContainsFunc(w.jobs, func(j *job) bool { return slices.Contains(j.on, name) })
+}
+
+// suspend lets slurmctld suspend a job, or resume it: to do so it wants its nodes to be up.
+func (w *world) suspend(j *job, suspended bool) {
+	if !j.running || j.suspended == suspended {
+		return
+	}
+	for _, name := range j.on {
+		if r := w.records[name]; r == nil || r.State.Any(powersave.NodeDown) {
+			return
+		}
+	}
+	j.suspended = suspended
+	for _, name := range j.on {
+		r := w.records[name]
+		r.State &^= powersave.NodeAllocated | powersave.NodeIdle
+		if suspended {
+			r.State |= powersave.NodeIdle
+		} else {
+			r.State |= powersave.NodeAllocated
+		}
+	}
+}
+
 // boot lets a pod get as far as registering.
 func (w *world) boot(name string) {
 	pod := w.pods[name]
 	if pod == nil || pod.Phase == powersave.PodTerminating || pod.Phase == powersave.PodFailed {
 		return
 	}
-	pod.Phase, pod.Trouble, pod.Host = powersave.PodRunning, powersave.TroubleNone, "h"
+	pod.Phase, pod.Trouble, pod.Host = powersave.PodRunning, powersave.TroubleNone, hostOf(pod.UID)
 	r := w.records[name]
 	if r == nil {
 		r = &powersave.SlurmNode{Name: name, State: powersave.NodeIdle | powersave.NodeDynamicNorm, LastBusy: w.now, Partitions: []string{"all"}}
@@ -131,6 +164,9 @@ func (w *world) boot(name string) {
 		r.State |= powersave.NodeIdle
 	}
 }
+
+// hostOf is h0 or h1.
+func hostOf(uid string) string { return fmt.Sprintf("h%d", uid[len(uid)-1]%2) }
 
 // vanish takes a pod away, as somebody else may; if its node has a job, slurmctld does not know yet.
 func (w *world) vanish(name string) { delete(w.pods, name) }
@@ -163,7 +199,10 @@ func (w *world) read() *Reading {
 		if j.running {
 			q.State, q.Nodes = scaler.JobRunning, slurmconf.CompressHostlist(j.on)
 		}
-		q.Request = scaler.Request{Partitions: "all", MinNodes: uint32(j.count), Tasks: uint32(j.count), CPUs: uint32(2 * j.count), CPUsPerTask: 2, RequiredNodes: j.wants}
+		if j.held {
+			q.Priority, q.Reason = 0, "JobHeldUser"
+		}
+		q.Request = scaler.Request{Partitions: "all", MinNodes: uint32(j.count), Tasks: uint32(j.count), CPUs: uint32(2 * j.count), CPUsPerTask: 2, RequiredNodes: j.wants, ExcludedNodes: j.avoids}
 		r.Queue.Jobs = append(r.Queue.Jobs, q)
 	}
 	return r
@@ -176,12 +215,21 @@ func (w *world) step() {
 		f.Pods = append(f.Pods, *w.pods[name])
 		w.shown[w.pods[name].UID] = w.shown[w.pods[name].UID] || !w.blind
 	}
+	if w.also != nil {
+		w.also(&f)
+	}
 	for _, a := range w.planner.Step(w.now, f) {
 		if r, ok := a.(Report); ok {
 			w.reports = append(w.reports, r)
 			continue
 		}
 		w.todo = append(w.todo, a)
+		if d, ok := a.(DeletePod); ok && w.also != nil {
+			pod, r := w.pods[d.Node], w.records[d.Node]
+			if pod != nil && pod.Phase != powersave.PodFailed && r != nil && r.Comment == owner+"dyn, pod "+d.UID && strings.HasPrefix(r.Reason, powersave.HostPrefix) && w.hosts[pod.Host] == powersave.HostNotReady {
+				w.breaks("%+v: nobody could confirm that the pod ends: its host is silent", a)
+			}
+		}
 	}
 }
 
@@ -195,7 +243,7 @@ func (w *world) names(name string) string {
 		return "reservation " + by
 	}
 	for _, j := range w.jobs {
-		if slices.Contains(j.on, name) || slices.Contains(strings.Split(j.wants, ","), name) {
+		if slices.Contains(j.on, name) || slices.Contains(strings.Split(j.wants+","+j.avoids, ","), name) {
 			return fmt.Sprintf("job %d", j.id)
 		}
 	}
@@ -241,11 +289,12 @@ func (w *world) effect(a Action, o *Outcome) {
 			return
 		}
 		if r != nil && r.InstanceID == a.UID && pod.Phase != powersave.PodFailed {
-			if r.State.Any(powersave.NodeAllocated) {
+			if r.State.Any(powersave.NodeAllocated) || w.occupied(a.Node) {
 				w.breaks("%+v: the node has a job", a)
 			}
+			forHost := strings.HasPrefix(r.Reason, powersave.HostPrefix)
 			// One that was given up while it booted may have registered meanwhile, on a record that stays drained.
-			if by := w.reserved[a.Node]; by != "" && strings.HasSuffix(r.Comment, " "+a.UID) {
+			if by := w.reserved[a.Node]; by != "" && strings.HasSuffix(r.Comment, " "+a.UID) && !forHost && !r.State.Any(powersave.NodeDown|powersave.NodeNotResponding) {
 				w.breaks("%+v: the node is named by %s", a, by)
 			}
 			if !r.State.Any(powersave.NodeDrain | powersave.NodeDown) {
@@ -254,6 +303,7 @@ func (w *world) effect(a Action, o *Outcome) {
 		}
 		delete(w.pods, a.Node)
 	case Update:
+		w.updates++
 		for _, name := range a.Nodes {
 			r := w.records[name]
 			if r == nil {
@@ -277,7 +327,7 @@ func (w *world) effect(a Action, o *Outcome) {
 				if pod := w.pods[name]; pod != nil && pod.UID == r.InstanceID && pod.Phase != powersave.PodFailed {
 					w.breaks("%v: its pod runs", a)
 				}
-				r.State = r.State&^(powersave.NodeAllocated|powersave.NodeIdle) | powersave.NodeDown
+				r.State = r.State&^(powersave.NodeAllocated|powersave.NodeIdle|powersave.NodeCompleting) | powersave.NodeDown
 				r.Reason = a.Reason
 				for _, j := range w.jobs {
 					if slices.Contains(j.on, name) {
@@ -298,7 +348,7 @@ func (w *world) effect(a Action, o *Outcome) {
 		if !w.mine(r) {
 			w.breaks("%+v: the node is somebody else's", a)
 		}
-		if r.State.Any(powersave.NodeAllocated) || w.reserved[a.Node] != "" {
+		if r.State.Any(powersave.NodeAllocated) || w.reserved[a.Node] != "" || w.occupied(a.Node) {
 			o.Err = "busy"
 			w.breaks("%+v: in use", a)
 			return
@@ -324,7 +374,7 @@ func (w *world) requeue(j *job) {
 			r.State |= powersave.NodeIdle
 		}
 	}
-	j.on, j.running = nil, false
+	j.on, j.running, j.suspended = nil, false, false
 }
 
 func (w *world) mine(r *powersave.SlurmNode) bool {

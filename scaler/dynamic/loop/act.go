@@ -29,7 +29,7 @@ func (l *Loop) act(ctx context.Context, actions []dynamic.Action) {
 			l.Log.Warn(a.Text, "node", a.Node, "nodeset", a.NodeSet)
 			l.Kubernetes.Warn(a.NodeSet, a.Node, "", "NodeTrouble", a.Text)
 		case dynamic.CreatePod:
-			l.do(ctx, l.creates, a, func(ctx context.Context) error {
+			l.do(ctx, l.creates, a, 0, func(ctx context.Context) error {
 				uid, err := l.Kubernetes.Create(ctx, powersave.CreatePod{
 					Node: a.Node, NodeSet: a.NodeSet, Generation: a.Generation, Request: requestDynamic, Offering: a.Offering,
 				})
@@ -39,7 +39,7 @@ func (l *Loop) act(ctx context.Context, actions []dynamic.Action) {
 				return err
 			})
 		case dynamic.DeletePod:
-			l.do(ctx, l.deletes, a, func(ctx context.Context) error {
+			l.do(ctx, l.deletes, a, dynamic.ActOn, func(ctx context.Context) error {
 				if err := l.mayGo(ctx, a); err != nil {
 					return err
 				}
@@ -53,7 +53,10 @@ func (l *Loop) act(ctx context.Context, actions []dynamic.Action) {
 				return err
 			})
 		case dynamic.DeleteRecord:
-			l.do(ctx, l.updates, a, func(ctx context.Context) error {
+			l.do(ctx, l.updates, a, dynamic.ActOn, func(ctx context.Context) error {
+				if err := l.mayForget(ctx, a); err != nil {
+					return err
+				}
 				err := l.Slurm.DeleteNode(ctx, a.Node)
 				if err == nil {
 					l.Log.Info("node record deleted", "node", a.Node, "nodeset", a.NodeSet)
@@ -61,7 +64,7 @@ func (l *Loop) act(ctx context.Context, actions []dynamic.Action) {
 				return err
 			})
 		case dynamic.MarkPod:
-			l.do(ctx, l.updates, a, func(ctx context.Context) error { return l.Kubernetes.Mark(ctx, a.MarkPod) })
+			l.do(ctx, l.updates, a, 0, func(ctx context.Context) error { return l.Kubernetes.Mark(ctx, a.MarkPod) })
 		case dynamic.Update:
 			i := slices.IndexFunc(updates, func(u *dynamic.Update) bool {
 				return u.State == a.State && u.Reason == a.Reason && u.Comment == a.Comment
@@ -74,7 +77,11 @@ func (l *Loop) act(ctx context.Context, actions []dynamic.Action) {
 		}
 	}
 	for _, u := range updates {
-		l.do(ctx, l.updates, *u, func(ctx context.Context) error {
+		within := time.Duration(0)
+		if u.State == powersave.StateDown {
+			within = dynamic.ActOn
+		}
+		l.do(ctx, l.updates, *u, within, func(ctx context.Context) error {
 			err := l.Slurm.UpdateNodes(ctx, u.NodeUpdate)
 			if err == nil {
 				l.Log.Info("nodes updated", "update", u.String(), "reason", u.Reason)
@@ -84,18 +91,30 @@ func (l *Loop) act(ctx context.Context, actions []dynamic.Action) {
 	}
 }
 
-// do carries an action out when there is a slot, and tells the planner what came of it.
-func (l *Loop) do(ctx context.Context, slots chan struct{}, a dynamic.Action, call func(context.Context) error) {
-	epoch := l.epoch
+// errLate answers what takes something down and could not begin soon enough.
+var errLate = errors.New("it waited for its turn for too long: Slurm is read again first")
+
+// do carries an action out when there is a slot, and tells the planner what came of it. Within is how soon it has to begin; 0: whenever.
+// What waits is dropped when this bridge does not lead any more.
+func (l *Loop) do(ctx context.Context, slots chan struct{}, a dynamic.Action, within time.Duration, call func(context.Context) error) {
+	epoch, over, since := l.epoch, l.over, time.Now()
 	l.calls.Go(func() {
 		select {
 		case slots <- struct{}{}:
+		case <-over:
+			return
 		case <-ctx.Done():
 			return
 		}
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		err := call(ctx)
+		err := errLate
+		switch {
+		case closed(over):
+		case within > 0 && time.Since(since) > within:
+		default:
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			err = call(ctx)
+		}
 		<-slots
 		o := outcome(err)
 		l.tell(func() {
@@ -106,6 +125,15 @@ func (l *Loop) do(ctx context.Context, slots chan struct{}, a dynamic.Action, ca
 	})
 }
 
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // mayGo fails if Slurm uses the node of a pod that is to go.
 func (l *Loop) mayGo(ctx context.Context, a dynamic.DeletePod) error {
 	nodes, err := l.Slurm.Nodes(ctx, a.Node)
@@ -114,6 +142,20 @@ func (l *Loop) mayGo(ctx context.Context, a dynamic.DeletePod) error {
 	}
 	for _, n := range nodes {
 		if !dynamic.MayGo(n, a.UID) {
+			return fmt.Errorf("Slurm shows the node %s by now", n.State)
+		}
+	}
+	return nil
+}
+
+// mayForget fails if somebody has a use for a record that is to go.
+func (l *Loop) mayForget(ctx context.Context, a dynamic.DeleteRecord) error {
+	nodes, err := l.Slurm.Nodes(ctx, a.Node)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if !a.MayForget(n) {
 			return fmt.Errorf("Slurm shows the node %s by now", n.State)
 		}
 	}
@@ -135,7 +177,7 @@ func outcome(err error) (o dynamic.Outcome) {
 	if errors.As(err, &trouble) {
 		o.Trouble = trouble.Trouble()
 	}
-	o.Missing = missing(err)
+	o.Missing, o.Late = missing(err), errors.Is(err, errLate)
 	return o
 }
 

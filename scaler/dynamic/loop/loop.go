@@ -2,6 +2,12 @@
 // carries out what the planner decides. One goroutine owns the planner; calls run beside it and report back.
 //
 // Only the bridge that leads plans. Without a NodeSet of mode Dynamic nothing is read.
+//
+// It reads Slurm itself, and not through a Watcher of package watch, for what it takes down it has to know more of than demand takes: whether a
+// read was begun before or after a pod was seen or an order answered (Reading.Number), that records were read before jobs, so that a job which
+// starts meanwhile is on one side at least, whose records they are (comment, instance ID, reason) and what reservations name. A Watcher
+// reads nodes and jobs each in its own time, which is right for figures and saves reads; here one complete read in order is the point. It is made when
+// jobs have changed, while something is in hand, and every five seconds.
 package loop
 
 import (
@@ -65,10 +71,11 @@ type Config struct {
 const (
 	callTimeout = 30 * time.Second
 	readTimeout = 2 * time.Minute
-	// rest is how long Slurm is left alone after a read, as a multiple of what the read took.
+	// rest is how long Slurm is left alone after a read, as a multiple of what the read took; when something waits, it is 1.
 	rest           = 2
 	failPause      = 5 * time.Second
 	partitionsEach = 30 * time.Second
+	optionsEach    = 10 * time.Minute      // they change with slurm.conf
 	stepPause      = 20 * time.Millisecond // news that come close together share a step
 	statusPause    = 500 * time.Millisecond
 	statusRetry    = 10 * time.Second
@@ -88,10 +95,13 @@ type Loop struct {
 	leading    bool
 	epoch      int // counts planners: answers to one that is gone are dropped
 	planner    *dynamic.Planner
+	over       chan struct{} // closed when the planner is gone
 	sets       []powersave.NodeSet
 	synced     bool
 	unread     string // why Kubernetes cannot be read
 	pods       map[string]powersave.Pod
+	hosts      *powersave.HostTroubles // nil: not read yet
+	noHosts    bool                    // they may not be read
 	reading    *dynamic.Reading
 	underway   bool
 	asked      int
@@ -99,8 +109,10 @@ type Loop struct {
 	partitions []scaler.Partition
 	partsAt    time.Time
 	options    *scaler.Options // nil: not read yet
-	readAt     time.Time       // end of the newest complete read
+	optionsAt  time.Time
+	readAt     time.Time // end of the newest complete read
 	nextRead   time.Time
+	soonest    time.Time // not before this, whoever waits
 	lastErr    string
 	dirty      bool
 	stepAt     time.Time
@@ -197,7 +209,7 @@ func (l *Loop) start() {
 	wanted := slices.ContainsFunc(l.sets, func(s powersave.NodeSet) bool { return s.Dynamic != nil })
 	if l.leading && l.planner == nil && wanted {
 		l.epoch++
-		l.planner = dynamic.New(l.Plan)
+		l.planner, l.over = dynamic.New(l.Plan), make(chan struct{})
 		l.reading, l.nextRead = nil, time.Time{}
 	}
 }
@@ -232,6 +244,38 @@ func (l *Loop) PodGone(node, uid string) {
 	})
 }
 
+// HostsSynced takes the complete list of hosts.
+func (l *Loop) HostsSynced(hosts []powersave.Host) {
+	l.tell(func() {
+		if l.hosts == nil {
+			l.hosts = &powersave.HostTroubles{}
+		}
+		l.hosts.TakeAll(time.Now(), hosts, l.hostsInUse())
+	})
+}
+
+// Host takes the newest state of a host.
+func (l *Loop) Host(h powersave.Host) {
+	l.tell(func() {
+		if l.hosts != nil && l.hosts.Take(time.Now(), h) && h.Trouble == powersave.HostGone {
+			l.hosts.Forget(l.hostsInUse())
+		}
+	})
+}
+
+// HostsUnread takes that hosts may not be read; the bridge says why.
+func (l *Loop) HostsUnread(error) { l.tell(func() { l.noHosts = true }) }
+
+func (l *Loop) hostsInUse() map[string]bool {
+	used := map[string]bool{}
+	for _, p := range l.pods {
+		if p.Host != "" {
+			used[p.Host] = true
+		}
+	}
+	return used
+}
+
 // WatchError takes why the API server cannot be read; nil: it can again.
 func (l *Loop) WatchError(err error) {
 	text := ""
@@ -247,6 +291,9 @@ func (l *Loop) Lead(leading bool) {
 		if l.leading == leading {
 			return
 		}
+		if l.planner != nil {
+			close(l.over)
+		}
 		l.leading, l.planner, l.options = leading, nil, nil
 		l.show(nil)
 		clear(l.sent)
@@ -257,7 +304,7 @@ func (l *Loop) Lead(leading bool) {
 // step shows the planner what there is, and does what it wants.
 func (l *Loop) step(ctx context.Context, now time.Time) {
 	l.dirty, l.stepAt = false, now.Add(stepPause)
-	f := dynamic.Facts{Sets: l.sets, Pods: slices.Collect(maps.Values(l.pods)), Blind: l.unread != "", Slurm: l.reading, Asked: l.asked}
+	f := dynamic.Facts{Sets: l.sets, Pods: slices.Collect(maps.Values(l.pods)), Blind: l.unread != "", Slurm: l.reading, Asked: l.asked, Hosts: l.hosts, HostsUnread: l.noHosts}
 	l.act(ctx, l.planner.Step(now, f))
 	if l.planner.Hurry() {
 		l.hurry()
@@ -266,8 +313,8 @@ func (l *Loop) step(ctx context.Context, now time.Time) {
 
 // hurry has Slurm read soon.
 func (l *Loop) hurry() {
-	if soon := l.readAt.Add(l.Every); soon.Before(l.nextRead) && l.lastErr == "" {
-		l.nextRead = soon
+	if l.soonest.Before(l.nextRead) && l.lastErr == "" {
+		l.nextRead = l.soonest
 	}
 }
 
@@ -280,6 +327,9 @@ func (l *Loop) read(ctx context.Context, now time.Time) {
 	since, partitions, options := l.since, l.partitions, l.options
 	if now.Sub(l.partsAt) >= partitionsEach {
 		partitions = nil
+	}
+	if now.Sub(l.optionsAt) >= optionsEach {
+		options = nil
 	}
 	l.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -302,11 +352,17 @@ func (l *Loop) read(ctx context.Context, now time.Time) {
 				l.Log.Info("Slurm can be read again")
 				l.lastErr = ""
 			}
+			if r != nil {
+				l.soonest = time.Now().Add(max(l.Every, took))
+			}
 			if r == nil || epoch != l.epoch || l.planner == nil {
 				return
 			}
 			if partitions == nil {
 				l.partsAt = began
+			}
+			if options == nil {
+				l.optionsAt = began
 			}
 			r.Number, r.Answered = number, time.Now()
 			l.reading, l.since, l.partitions, l.readAt = r, at, r.Queue.Partitions, time.Now()

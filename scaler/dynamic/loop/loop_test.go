@@ -35,6 +35,9 @@ type world struct {
 	reads   int
 	calls   []string
 	status  powersave.NodeSetCounts
+	slow    time.Duration // what a read of the records takes
+	never   bool          // pods do not register
+	selects int           // reads of the configuration
 }
 
 func (w *world) call(format string, args ...any) {
@@ -54,6 +57,7 @@ func (w *world) schedule() {
 }
 
 func (w *world) Records(context.Context) (list []powersave.SlurmNode, nodes []scaler.Node, err error) {
+	time.Sleep(w.slow)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.down != nil {
@@ -101,6 +105,9 @@ func (w *world) QueueJobs(_ context.Context, since time.Time) ([]scaler.Job, tim
 }
 
 func (w *world) Select(context.Context) (scaler.Select, bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.selects++
 	return scaler.Select{NoMemory: true}, true, nil
 }
 
@@ -157,7 +164,7 @@ func (w *world) DeleteNode(_ context.Context, name string) error {
 func (w *world) Create(_ context.Context, a powersave.CreatePod) (string, error) {
 	w.mu.Lock()
 	w.uid++
-	p := powersave.Pod{Node: a.Node, NodeSet: a.NodeSet, UID: fmt.Sprintf("uid-%d", w.uid), Generation: a.Generation, Request: a.Request, Phase: powersave.PodPending, Created: time.Now(), Dynamic: true}
+	p := powersave.Pod{Node: a.Node, NodeSet: a.NodeSet, UID: fmt.Sprintf("uid-%d", w.uid), Generation: a.Generation, Request: a.Request, Phase: powersave.PodPending, Host: "h", Created: time.Now(), Dynamic: true}
 	w.pods[a.Node] = p
 	w.call("create %s", a.Node)
 	w.mu.Unlock()
@@ -165,7 +172,7 @@ func (w *world) Create(_ context.Context, a powersave.CreatePod) (string, error)
 	time.AfterFunc(2*time.Second, func() {
 		w.mu.Lock()
 		now, ok := w.pods[a.Node]
-		if ok && now.UID == p.UID {
+		if ok = ok && !w.never; ok && now.UID == p.UID {
 			p.Phase = powersave.PodRunning
 			w.pods[a.Node] = p
 			w.records[a.Node] = &powersave.SlurmNode{Name: a.Node, State: powersave.NodeIdle | powersave.NodeDynamicNorm, InstanceID: p.UID}
@@ -226,10 +233,14 @@ func (w *world) submit(n int) {
 }
 
 // begin runs a loop that leads, for a NodeSet of four names.
-func begin(t *testing.T) *world {
+func begin(t *testing.T, change ...func(*world, *Config)) *world {
 	t.Helper()
 	w := &world{records: map[string]*powersave.SlurmNode{}, pods: map[string]powersave.Pod{}, running: map[string]bool{}}
-	w.loop = New(Config{Slurm: w, Kubernetes: w, Log: slog.New(slog.DiscardHandler), Plan: dynamic.Config{Owner: "slurmtide: NodeSet ns/"}, Options: scaler.Options{Select: scaler.Select{Sockets: true}}})
+	c := Config{Slurm: w, Kubernetes: w, Log: slog.New(slog.DiscardHandler), Plan: dynamic.Config{Owner: "slurmtide: NodeSet ns/"}, Options: scaler.Options{Select: scaler.Select{Sockets: true}}}
+	for _, f := range change {
+		f(w, &c)
+	}
+	w.loop = New(c)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- w.loop.Run(ctx) }()
