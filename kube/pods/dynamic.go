@@ -74,10 +74,7 @@ func checkDynamic(spec *v1alpha1.NodeSetSpec) error {
 		problems = append(problems, errors.New("spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud: remove them; in mode Dynamic no node is made for one job alone"))
 	}
 	if spec.LookAhead != nil {
-		problems = append(problems, errors.New("spec.lookAhead needs mode Cloud: remove it"))
-	}
-	if spec.ReplicaWindows != nil {
-		problems = append(problems, errors.New("spec.replicaWindows needs mode Cloud: remove it, or have an autoscaler write spec.replicas by schedule"))
+		problems = append(problems, errors.New("spec.lookAhead needs mode Cloud: remove it; in mode Dynamic use spec.replicas or spec.replicaWindows"))
 	}
 	return errors.Join(problems...)
 }

@@ -162,8 +162,11 @@ func TestCRDRules(t *testing.T) {
 
 		"mode Cloud":                {in("mode: Cloud"), ""},
 		"mode Dynamic":              {in("mode: Dynamic"), ""},
-		"Dynamic, everything":       {append(in("mode: Dynamic\n  replicas: 2\n  partitions: [dyn]\n  suspend: {idleTime: 90s}\n  boot: {deadline: 5m, unschedulableGrace: 30s}"), shaped("{cpus: 4, realMemory: 8000, features: [a, b.c], weight: 5}")...), ""},
+		"Dynamic, everything":       {append(in("mode: Dynamic\n  replicas: 2\n  partitions: [dyn]\n  suspend: {idleTime: 90s}\n  boot: {deadline: 5m, unschedulableGrace: 30s}\n  replicaWindows: [{start: \"30 7 * * *\", duration: 1h, replicas: 3}]"), shaped("{cpus: 4, realMemory: 8000, features: [a, b.c], weight: 5}")...), ""},
 		"Dynamic, boot.strategy":    {in("mode: Dynamic\n  boot: {strategy: Greedy}"), "need mode Cloud"},
+		"Dynamic, boot.topologyKey": {in("mode: Dynamic\n  boot: {topologyKey: zone}"), "spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud"},
+		"Dynamic, room":             {in("mode: Dynamic\n  boot: {provisioningRequest: {className: x}}"), "spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud"},
+		"Dynamic, lookAhead":        {in("mode: Dynamic\n  lookAhead: {maxNodes: 3}"), "spec.lookAhead needs mode Cloud: in mode Dynamic use spec.replicas or spec.replicaWindows"},
 		"Dynamic, suspend.timeout":  {in("mode: Dynamic\n  suspend: {timeout: 90s}"), "spec.suspend.timeout is not supported"},
 		"Dynamic, idleTime 0":       {in("mode: Dynamic\n  suspend: {idleTime: 0s}"), "spec.suspend.idleTime must be more than 0s"},
 		"partitions":                {in("partitions: [all]"), "spec.partitions needs mode Dynamic"},

@@ -45,6 +45,7 @@ func TestValidateOne(t *testing.T) {
 			s.Shape.Features, s.Shape.Weight, s.Shape.Gres = []string{"a", "cpu.v4"}, new(int32(1)), "gpu:h100:2,tmp:5"
 			s.Suspend = &v1alpha1.SuspendPolicy{IdleTime: hours(1)}
 			s.Boot = &v1alpha1.BootPolicy{Deadline: hours(1), UnschedulableGrace: hours(1)}
+			s.ReplicaWindows = []v1alpha1.ReplicaWindow{{Start: "0 1 * * *", Duration: *hours(1), Replicas: 1}}
 		}, ""},
 		"mode Dynamic, feature": {func(s *v1alpha1.NodeSetSpec) {
 			s.Mode, s.Shape.Features = v1alpha1.ModeDynamic, []string{"a State=DOWN"}
@@ -57,10 +58,13 @@ func TestValidateOne(t *testing.T) {
 		}, "spec.suspend.timeout is not supported"},
 		"mode Dynamic, look-ahead": {func(s *v1alpha1.NodeSetSpec) {
 			s.Mode, s.LookAhead = v1alpha1.ModeDynamic, &v1alpha1.LookAhead{MaxNodes: 1}
-		}, "spec.lookAhead needs mode Cloud"},
-		"mode Dynamic, windows": {func(s *v1alpha1.NodeSetSpec) {
-			s.Mode, s.ReplicaWindows = v1alpha1.ModeDynamic, []v1alpha1.ReplicaWindow{{Start: "0 1 * * *", Duration: *hours(1), Replicas: 1}}
-		}, "spec.replicaWindows needs mode Cloud"},
+		}, "spec.lookAhead needs mode Cloud: remove it; in mode Dynamic use spec.replicas or spec.replicaWindows"},
+		"mode Dynamic, topology": {func(s *v1alpha1.NodeSetSpec) {
+			s.Mode, s.Boot = v1alpha1.ModeDynamic, &v1alpha1.BootPolicy{TopologyKey: "zone"}
+		}, "spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud"},
+		"mode Dynamic, provisioning request": {func(s *v1alpha1.NodeSetSpec) {
+			s.Mode, s.Boot = v1alpha1.ModeDynamic, &v1alpha1.BootPolicy{ProvisioningRequest: &v1alpha1.ProvisioningRequest{ClassName: "atomic"}}
+		}, "spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud"},
 		"conf argument": {func(s *v1alpha1.NodeSetSpec) { s.Template.Spec.Containers[0].Args = []string{"--conf", "Weight=1"} }, `remove "--conf" from the args`},
 		"features":      {func(s *v1alpha1.NodeSetSpec) { s.Shape.Features = []string{"a"} }, "spec.shape.features needs mode Dynamic"},
 		"weight":        {func(s *v1alpha1.NodeSetSpec) { s.Shape.Weight = new(int32(1)) }, "spec.shape.weight needs mode Dynamic"},
