@@ -50,3 +50,14 @@ const (
 	// ConditionFloorReached is False while fewer nodes serve than spec.replicas asks for.
 	ConditionFloorReached = "FloorReached"
 )
+
+// Condition types of Controllers, RestApis and Tokens; Accepted is theirs, too.
+const (
+	// ConditionAvailable is True while the daemon answers.
+	ConditionAvailable = "Available"
+	// ConditionConfigInForce is True when slurmctld runs with the configuration that the objects ask for. The message of
+	// reason Rejected is slurmctld's own error.
+	ConditionConfigInForce = "ConfigInForce"
+	// ConditionIssued is True while the token in the Secret is good.
+	ConditionIssued = "Issued"
+)

@@ -183,6 +183,28 @@ type NodeSetSpec struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	// +listType=set
 	Partitions []string `json:"partitions,omitempty"`
+
+	// The partition that a Controller makes for the nodes, with the NodeSet's name. Where slurm.conf is written by hand it does nothing.
+	//
+	// +optional
+	// +kubebuilder:default={enabled: true}
+	Partition *NodeSetPartition `json:"partition,omitempty"`
+}
+
+// NodeSetPartition is a line "PartitionName=<name> Nodes=<name> <config>" in the slurm.conf of a Controller.
+type NodeSetPartition struct {
+	// Make it.
+	//
+	// +optional
+	// +kubebuilder:default=true
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// The rest of the line, for example "Default=YES MaxTime=1-0".
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:Pattern=`^[^\n#]*$`
+	Config string `json:"config,omitempty"`
 }
 
 // ClusterRef names the Slurm cluster.

@@ -24,7 +24,8 @@ func Resource(resource string) schema.GroupResource {
 }
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &NodeSet{}, &NodeSetList{})
+	scheme.AddKnownTypes(SchemeGroupVersion,
+		&Controller{}, &ControllerList{}, &NodeSet{}, &NodeSetList{}, &RestApi{}, &RestApiList{}, &Token{}, &TokenList{})
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
 }

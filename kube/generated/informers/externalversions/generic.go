@@ -37,8 +37,14 @@ func (f *genericInformer) Lister() cache.GenericLister {
 func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource) (GenericInformer, error) {
 	switch resource {
 	// Group=slurmtide.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithResource("controllers"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Slurmtide().V1alpha1().Controllers().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("nodesets"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Slurmtide().V1alpha1().NodeSets().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("restapis"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Slurmtide().V1alpha1().RestApis().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("tokens"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Slurmtide().V1alpha1().Tokens().Informer()}, nil
 
 	}
 

@@ -2,6 +2,14 @@
 
 package v1alpha1
 
+// ControllerListerExpansion allows custom methods to be added to
+// ControllerLister.
+type ControllerListerExpansion interface{}
+
+// ControllerNamespaceListerExpansion allows custom methods to be added to
+// ControllerNamespaceLister.
+type ControllerNamespaceListerExpansion interface{}
+
 // NodeSetListerExpansion allows custom methods to be added to
 // NodeSetLister.
 type NodeSetListerExpansion interface{}
@@ -9,3 +17,19 @@ type NodeSetListerExpansion interface{}
 // NodeSetNamespaceListerExpansion allows custom methods to be added to
 // NodeSetNamespaceLister.
 type NodeSetNamespaceListerExpansion interface{}
+
+// RestApiListerExpansion allows custom methods to be added to
+// RestApiLister.
+type RestApiListerExpansion interface{}
+
+// RestApiNamespaceListerExpansion allows custom methods to be added to
+// RestApiNamespaceLister.
+type RestApiNamespaceListerExpansion interface{}
+
+// TokenListerExpansion allows custom methods to be added to
+// TokenLister.
+type TokenListerExpansion interface{}
+
+// TokenNamespaceListerExpansion allows custom methods to be added to
+// TokenNamespaceLister.
+type TokenNamespaceListerExpansion interface{}

@@ -8,8 +8,14 @@ import (
 
 // Interface provides access to all the informers in this group version.
 type Interface interface {
+	// Controllers returns a ControllerInformer.
+	Controllers() ControllerInformer
 	// NodeSets returns a NodeSetInformer.
 	NodeSets() NodeSetInformer
+	// RestApis returns a RestApiInformer.
+	RestApis() RestApiInformer
+	// Tokens returns a TokenInformer.
+	Tokens() TokenInformer
 }
 
 type version struct {
@@ -23,7 +29,22 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
 }
 
+// Controllers returns a ControllerInformer.
+func (v *version) Controllers() ControllerInformer {
+	return &controllerInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
+}
+
 // NodeSets returns a NodeSetInformer.
 func (v *version) NodeSets() NodeSetInformer {
 	return &nodeSetInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
+}
+
+// RestApis returns a RestApiInformer.
+func (v *version) RestApis() RestApiInformer {
+	return &restApiInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
+}
+
+// Tokens returns a TokenInformer.
+func (v *version) Tokens() TokenInformer {
+	return &tokenInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }

@@ -12,7 +12,10 @@ import (
 
 type SlurmtideV1alpha1Interface interface {
 	RESTClient() rest.Interface
+	ControllersGetter
 	NodeSetsGetter
+	RestApisGetter
+	TokensGetter
 }
 
 // SlurmtideV1alpha1Client is used to interact with features provided by the slurmtide.io group.
@@ -20,8 +23,20 @@ type SlurmtideV1alpha1Client struct {
 	restClient rest.Interface
 }
 
+func (c *SlurmtideV1alpha1Client) Controllers(namespace string) ControllerInterface {
+	return newControllers(c, namespace)
+}
+
 func (c *SlurmtideV1alpha1Client) NodeSets(namespace string) NodeSetInterface {
 	return newNodeSets(c, namespace)
+}
+
+func (c *SlurmtideV1alpha1Client) RestApis(namespace string) RestApiInterface {
+	return newRestApis(c, namespace)
+}
+
+func (c *SlurmtideV1alpha1Client) Tokens(namespace string) TokenInterface {
+	return newTokens(c, namespace)
 }
 
 // NewForConfig creates a new SlurmtideV1alpha1Client for the given config.

@@ -2,4 +2,10 @@
 
 package v1alpha1
 
+type ControllerExpansion interface{}
+
 type NodeSetExpansion interface{}
+
+type RestApiExpansion interface{}
+
+type TokenExpansion interface{}

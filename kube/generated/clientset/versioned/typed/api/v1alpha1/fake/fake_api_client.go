@@ -12,8 +12,20 @@ type FakeSlurmtideV1alpha1 struct {
 	*testing.Fake
 }
 
+func (c *FakeSlurmtideV1alpha1) Controllers(namespace string) v1alpha1.ControllerInterface {
+	return newFakeControllers(c, namespace)
+}
+
 func (c *FakeSlurmtideV1alpha1) NodeSets(namespace string) v1alpha1.NodeSetInterface {
 	return newFakeNodeSets(c, namespace)
+}
+
+func (c *FakeSlurmtideV1alpha1) RestApis(namespace string) v1alpha1.RestApiInterface {
+	return newFakeRestApis(c, namespace)
+}
+
+func (c *FakeSlurmtideV1alpha1) Tokens(namespace string) v1alpha1.TokenInterface {
+	return newFakeTokens(c, namespace)
 }
 
 // RESTClient returns a RESTClient that is used to communicate

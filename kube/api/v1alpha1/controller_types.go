@@ -1,0 +1,258 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Controller is a Slurm cluster's slurmctld with its configuration, its keys and the bridge beside it. NodeSets of its namespace whose
+// clusterRef is its cluster name are in its slurm.conf. Deleting it deletes slurmctld and the keys that were made for it; the
+// claim with slurmctld's state stays.
+//
+// +genclient
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=controllers,singular=controller,shortName=slurmctld,categories={slurmtide,slurm}
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.status.clusterName`
+// +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`
+// +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.conditions[?(@.type=="ConfigInForce")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="metadata.name must be at most 40 lower-case letters, digits and '-': slurmctld's host is named after it"
+type Controller struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ControllerSpec `json:"spec"`
+	// +optional
+	Status ControllerStatus `json:"status,omitempty"`
+}
+
+// ControllerList is a list of Controllers.
+//
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+type ControllerList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Controller `json:"items"`
+}
+
+// ControllerSpec is how slurmctld runs, and what it is told.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.external) || has(self.slurmctld)",message="spec.slurmctld.image is missing: name an image with slurmctld, slurmrestd and scontrol, or set spec.external for a slurmctld elsewhere"
+// +kubebuilder:validation:XValidation:rule="!has(self.external) || has(self.slurmKeyRef) && has(self.jwtKeyRef)",message="spec.external needs slurmKeyRef and jwtKeyRef: a slurmctld elsewhere has its keys already"
+// +kubebuilder:validation:XValidation:rule="has(self.external) == has(oldSelf.external)",message="spec.external cannot be added or removed: make a new Controller"
+// +kubebuilder:validation:XValidation:rule="has(self.clusterName) == has(oldSelf.clusterName)",message="spec.clusterName cannot be added or removed: slurmctld's state belongs to one cluster name"
+// +kubebuilder:validation:XValidation:rule="has(self.slurmKeyRef) == has(oldSelf.slurmKeyRef)",message="spec.slurmKeyRef cannot be added or removed: every daemon would have to change its key at once"
+// +kubebuilder:validation:XValidation:rule="has(self.jwtKeyRef) == has(oldSelf.jwtKeyRef)",message="spec.jwtKeyRef cannot be added or removed: all tokens would be worthless at once"
+type ControllerSpec struct {
+	// ClusterName of slurm.conf, to which the clusterRef of NodeSets refers. Default: the Controller's name. Cannot be changed.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.clusterName cannot be changed: slurmctld's state belongs to one cluster name"
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// The key of auth/slurm, 16 to 1024 bytes. Default: one is made, in the Secret <name>-auth-slurm under slurm.key. Cannot be changed.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.slurmKeyRef cannot be changed: every daemon would have to change its key at once"
+	SlurmKeyRef *KeyRef `json:"slurmKeyRef,omitempty"`
+
+	// The HS256 key of auth/jwt. Default: one is made, in the Secret <name>-auth-jwths256 under jwt_hs256.key. Cannot be changed.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.jwtKeyRef cannot be changed: all tokens would be worthless at once"
+	JWTKeyRef *KeyRef `json:"jwtKeyRef,omitempty"`
+
+	// Where slurmctld is if it runs elsewhere: then nothing is started, and RestApis and Tokens of it work all the same.
+	//
+	// +optional
+	External *ExternalController `json:"external,omitempty"`
+
+	// slurmctld's container. The image must also have slurmrestd and scontrol, of the same version.
+	//
+	// +optional
+	Slurmctld *ContainerOptions `json:"slurmctld,omitempty"`
+
+	// The bridge's container. Default image: the one that slurmtide controller was told to use.
+	//
+	// +optional
+	Bridge *BridgeOptions `json:"bridge,omitempty"`
+
+	// Settings of the pod.
+	//
+	// +optional
+	Template PodOptions `json:"template,omitempty"`
+
+	// Lines for slurm.conf. A key that Slurmtide writes, too, takes the place of its line; the words of lists such as SlurmctldParameters are
+	// merged. A change is tried by a slurmctld of its own before it reaches the one that runs: if that refuses
+	// it, the old configuration stays in force and the condition ConfigInForce says why.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=262144
+	ExtraConf string `json:"extraConf,omitempty"`
+
+	// ConfigMaps whose files lie beside slurm.conf: cgroup.conf, gres.conf, topology.yaml, ... Files of later ones win. A change is
+	// handled like one of extraConf.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	ConfigFileRefs []ObjectRef `json:"configFileRefs,omitempty"`
+
+	// ConfigMaps whose files are run before jobs on their nodes (Prolog), in the order of their names.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	PrologScriptRefs []ObjectRef `json:"prologScriptRefs,omitempty"`
+
+	// The same after jobs (Epilog).
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	EpilogScriptRefs []ObjectRef `json:"epilogScriptRefs,omitempty"`
+
+	// The same before jobs beside slurmctld (PrologSlurmctld), beside the start gate.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	PrologSlurmctldScriptRefs []ObjectRef `json:"prologSlurmctldScriptRefs,omitempty"`
+
+	// The same after jobs beside slurmctld (EpilogSlurmctld).
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	EpilogSlurmctldScriptRefs []ObjectRef `json:"epilogSlurmctldScriptRefs,omitempty"`
+
+	// Where slurmctld's state lies.
+	//
+	// +optional
+	// +kubebuilder:default={enabled: true}
+	Persistence Persistence `json:"persistence,omitempty"`
+}
+
+// KeyRef names a key of a Secret of the same namespace.
+type KeyRef struct {
+	// The Secret.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// Its key.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key"`
+}
+
+// ObjectRef names an object of the same namespace.
+type ObjectRef struct {
+	// Its name.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// ExternalController is a slurmctld outside.
+type ExternalController struct {
+	// Name or address of its host, as pods reach it.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._:-]+$`
+	Host string `json:"host"`
+
+	// SlurmctldPort.
+	//
+	// +optional
+	// +kubebuilder:default=6817
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+}
+
+// BridgeOptions are the settings of the bridge.
+type BridgeOptions struct {
+	ContainerOptions `json:",inline"`
+
+	// Run it. Without it nodes of mode Cloud have to be powered up by others.
+	//
+	// +optional
+	// +kubebuilder:default=true
+	Enabled *bool `json:"enabled,omitempty"`
+}
+
+// Persistence is where slurmctld's state lies.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.enabled) == has(oldSelf.enabled) && (!has(self.enabled) || self.enabled == oldSelf.enabled)",message="spec.persistence.enabled cannot be changed: a StatefulSet keeps its claims; make a new Controller"
+// +kubebuilder:validation:XValidation:rule="has(self.existingClaim) == has(oldSelf.existingClaim) && (!has(self.existingClaim) || self.existingClaim == oldSelf.existingClaim)",message="spec.persistence.existingClaim cannot be changed: slurmctld would start without its state"
+// +kubebuilder:validation:XValidation:rule="!has(self.existingClaim) || !has(self.storageClassName) && !has(self.resources)",message="spec.persistence: storageClassName and resources are for a new claim; remove them or existingClaim"
+type Persistence struct {
+	// Keep it on a volume. Without it all jobs are lost with the pod: for tries only. Cannot be changed.
+	//
+	// +optional
+	// +kubebuilder:default=true
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// A PersistentVolumeClaim that exists. Default: one is made, and kept when the Controller is deleted. Cannot be changed.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ExistingClaim string `json:"existingClaim,omitempty"`
+
+	// Storage class of the new claim. Default: the cluster's.
+	//
+	// +optional
+	StorageClassName *string `json:"storageClassName,omitempty"`
+
+	// Access modes of the new claim.
+	//
+	// +optional
+	// +kubebuilder:default={ReadWriteOnce}
+	// +listType=atomic
+	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
+
+	// Size of the new claim. Default: 4Gi.
+	//
+	// +optional
+	Resources corev1.VolumeResourceRequirements `json:"resources,omitzero"`
+}
+
+// ControllerStatus is what became of a Controller.
+type ControllerStatus struct {
+	// The generation that the rest was made from.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// ClusterName of slurm.conf.
+	//
+	// +optional
+	ClusterName string `json:"clusterName,omitempty"`
+
+	// Which configuration slurmctld runs with; it changes with every change of a file.
+	//
+	// +optional
+	ConfigInForce string `json:"configInForce,omitempty"`
+
+	// How things stand: Accepted, Available, ConfigInForce.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
