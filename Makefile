@@ -38,7 +38,7 @@ test: vet lint unit simulate localcluster-unit fuzz verify-generated localcluste
 vet: ## go vet, with every build tag
 	$(GO) vet ./...
 	$(GO) vet -tags integration ./...
-	$(GO) vet -tags integration,load,faults,keda,scale ./test/... ./powersave/bridge
+	$(GO) vet -tags integration,load,faults,keda,scale,controlplane ./test/... ./powersave/bridge
 	$(GO) vet -tags mutants ./powersave/sim
 
 .PHONY: lint
@@ -90,6 +90,10 @@ test-scale: ## what scales by the queue (floors, look-ahead, mode Dynamic, scale
 .PHONY: test-load
 test-load: ## 1,000 start gates waiting at once, both Slurm versions
 	TAGS=integration,load RUN=TestManyGates hack/integration.sh
+
+.PHONY: e2e-control-plane
+e2e-control-plane: ## slurmtide controller makes Slurm clusters of a few objects, both Slurm versions
+	TAGS=integration,controlplane RUN=TestControlPlane hack/integration.sh
 
 .PHONY: e2e-keda
 e2e-keda: ## the real KEDA scales by Slurm's queue; builds KEDA once (see hack/keda/README.md)

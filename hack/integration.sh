@@ -9,6 +9,7 @@
 #   TAGS=integration,load    larger tests
 #   QUEUES=200               of TestDemand, 12 otherwise
 #   TAGS=integration,faults  longer tests, of faults
+#   TAGS=integration,controlplane  slurmtide controller (make e2e-control-plane)
 #   TAGS=integration,keda    tests with the real KEDA (make e2e-keda)
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -20,6 +20,10 @@ func scalerCommand() *urfave.Command {
 	return daemonCommand("scaler", "tell KEDA and Prometheus how many nodes Slurm's queue needs")
 }
 
+func controllerCommand() *urfave.Command {
+	return daemonCommand("controller", "run Slurm control planes on Kubernetes")
+}
+
 // daemonCommand starts the daemon slurmtide-NAME. Daemons are not part of this program because the clients of
 // Kubernetes and slurmrestd would slow down the start of every command.
 func daemonCommand(name, usage string) *urfave.Command {

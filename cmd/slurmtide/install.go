@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	urfave "github.com/urfave/cli/v2"
 
@@ -24,6 +25,7 @@ func installProgramsCommand() *urfave.Command {
 		Description: "For an init container of the slurmctld pod: the programs must lie in slurmctld's file system, owned by root or SlurmUser\n" +
 			"and writable by nobody else, or Slurm turns power saving off.",
 		Flags: []urfave.Flag{
+			&urfave.BoolFlag{Name: "reconfigure", Usage: "copy reconfigure, too, which runs beside slurmctld in a pod of the control plane"},
 			&urfave.StringFlag{Name: "from", Usage: "directory that holds the programs (default: where this program lies)"},
 		},
 		Action: func(c *urfave.Context) error {
@@ -38,12 +40,15 @@ func installProgramsCommand() *urfave.Command {
 				}
 				from = self
 			}
-			return installPrograms(from, c.Args().First())
+			if c.Bool("reconfigure") {
+				return installPrograms(append(slices.Clone(programs), "reconfigure"), from, c.Args().First())
+			}
+			return installPrograms(programs, from, c.Args().First())
 		},
 	}
 }
 
-func installPrograms(from, to string) error {
+func installPrograms(programs []string, from, to string) error {
 	for _, name := range programs {
 		if _, err := os.Stat(filepath.Join(from, name)); err != nil {
 			return fmt.Errorf("installing programs: %w; name the directory that holds them with --from", err)

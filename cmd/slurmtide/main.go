@@ -25,6 +25,7 @@ func main() {
 		Commands: []*urfave.Command{
 			bridgeCommand(),
 			scalerCommand(),
+			controllerCommand(),
 			statusCommand(),
 			explainCommand(),
 			hostlistCommand(),

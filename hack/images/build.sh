@@ -39,8 +39,8 @@ build_slurmtide() {
 	out=$root/out/images/slurmtide-$tag.tar
 	archive -o "$out" -tag "slurmtide/slurmtide:$tag" -arch "$(go env GOARCH)" -user 65532:65532 -entrypoint /usr/local/bin/slurmtide \
 		-add "$bin/slurmtide=/usr/local/bin/slurmtide" -add "$bridge=/usr/local/bin/slurmtide-bridge" \
-		-add "$bin/slurmtide-scaler=/usr/local/bin/slurmtide-scaler" \
-		-add "$bin/resume=/usr/local/bin/resume" \
+		-add "$bin/slurmtide-scaler=/usr/local/bin/slurmtide-scaler" -add "$bin/slurmtide-controller=/usr/local/bin/slurmtide-controller" \
+		-add "$bin/reconfigure=/usr/local/bin/reconfigure" -add "$bin/resume=/usr/local/bin/resume" \
 		-add "$bin/suspend=/usr/local/bin/suspend" -add "$bin/resume-fail=/usr/local/bin/resume-fail" \
 		-add "$bin/start-gate=/usr/local/bin/start-gate"
 	echo "$out"

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	urfave "github.com/urfave/cli/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"github.com/slurmtide/slurmtide/internal/cli"
+	"github.com/slurmtide/slurmtide/internal/daemon"
+	"github.com/slurmtide/slurmtide/kube/controlplane"
+)
+
+// lease is what the daemons of a cluster compete for. The times are those of the bridges.
+const lease = "slurmtide-controller"
+
+// namespaceFile tells a pod its namespace.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+func controllerCommand() *urfave.Command {
+	return &urfave.Command{
+		Name:  "controller",
+		Usage: "run Slurm control planes on Kubernetes",
+		Description: "Runs until it gets SIGTERM. It carries out Controllers, RestApis and Tokens, and keeps nothing, so there may be several\n" +
+			"of it: the one that holds the Lease works.",
+		Flags: []urfave.Flag{
+			&urfave.StringFlag{Name: "image", EnvVars: []string{"SLURMTIDE_IMAGE"}, Usage: "image of slurmtide, for bridges (required)"},
+			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "the only namespace to work in (default: all)"},
+			&urfave.StringFlag{Name: "lease-namespace", Usage: "namespace of the Lease (default: the pod's own)"},
+			&urfave.StringFlag{Name: "cluster-domain", Value: "cluster.local", Usage: "Kubernetes' DNS domain"},
+			&urfave.StringFlag{Name: "bridge-role", Value: "slurmtide-bridge", Usage: "ClusterRole that bridges get for their namespace"},
+			&urfave.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
+			&urfave.IntFlag{Name: "workers", Value: 4, Usage: "objects that are handled at once"},
+			&urfave.StringFlag{Name: "metrics-address", Value: ":9444", Usage: "where /metrics, /livez and /readyz are served; empty: nowhere"},
+			&urfave.Float64Flag{Name: "kube-qps", Value: 50, Usage: "requests per second to the API server"},
+			&urfave.IntFlag{Name: "kube-burst", Value: 100, Usage: "requests to the API server that may come at once"},
+			&urfave.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
+			&urfave.StringFlag{Name: "log-format", Value: "text", Usage: "text or json"},
+		},
+		Action: runController,
+	}
+}
+
+func runController(c *urfave.Context) error {
+	if c.NArg() > 0 {
+		return cli.UsageError("controller takes no arguments, got %q", c.Args().First())
+	}
+	if err := cli.Require(c, "image"); err != nil {
+		return err
+	}
+	if n := c.Int("workers"); n < 1 {
+		return cli.UsageError("--workers %d is too few: 1 is the least, 4 are usual", n)
+	}
+	home, err := leaseNamespace(c.String("lease-namespace"))
+	if err != nil {
+		return err
+	}
+	log, err := daemon.NewLogger(c.App.ErrWriter, c.String("log-level"), c.String("log-format"))
+	if err != nil {
+		return err
+	}
+	klog.SetSlogLogger(log)
+	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	config, err := daemon.Kubernetes(c.String("kubeconfig"))
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = float32(c.Float64("kube-qps")), c.Int("kube-burst")
+	loop, err := controlplane.New(config, controlplane.Options{
+		Settings:  controlplane.Settings{Image: c.String("image"), ClusterDomain: c.String("cluster-domain"), BridgeRole: c.String("bridge-role")},
+		Namespace: c.String("namespace"), Workers: c.Int("workers"), Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	var leading atomic.Bool
+	parts := []func(context.Context) error{func(ctx context.Context) error { return lead(ctx, config, home, log, &leading, loop.Run) }}
+	if address := c.String("metrics-address"); address != "" {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return fmt.Errorf("serving metrics: %w; choose another --metrics-address", err)
+		}
+		parts = append(parts, func(ctx context.Context) error { return serve(ctx, listener, &leading) })
+	}
+	log.Info("controller starts", "version", c.App.Version, "image", c.String("image"), "namespace", c.String("namespace"))
+	if err := daemon.RunAll(ctx, parts); err != nil {
+		log.Error("controller ends", "error", err)
+		return err
+	}
+	log.Info("controller ends")
+	return nil
+}
+
+// leaseNamespace is the one that was named, or the pod's.
+func leaseNamespace(given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	text, err := os.ReadFile(namespaceFile)
+	if err != nil {
+		return "", cli.UsageError("missing --lease-namespace: outside a pod nothing tells it; see `slurmtide controller --help`")
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// lead runs work while this daemon has the Lease. One that loses it ends, and is started anew by whoever started it.
+func lead(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger, leading *atomic.Bool, work func(context.Context) error) error {
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("setting up the lease: %w", err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("asking for the host's name: %w", err)
+	}
+	result := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var started atomic.Bool
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: lease}, Client: kube.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + rand.Text()[:8]},
+		},
+		Name: lease, LeaseDuration: 20 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				started.Store(true)
+				leading.Store(true)
+				log.Info("leading", "lease", namespace+"/"+lease)
+				result <- work(ctx)
+				cancel()
+			},
+			OnStoppedLeading: func() { leading.Store(false) },
+			OnNewLeader:      func(identity string) { log.Info("leader", "identity", identity) },
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("setting up the lease: %w", err)
+	}
+	wanted := ctx
+	elector.Run(ctx)
+	ended := wanted.Err() != nil
+	cancel()
+	if started.Load() {
+		if err := <-result; err != nil {
+			return err
+		}
+	}
+	if !ended {
+		return errors.New("the lease was lost: the API server was away, or this process was stopped for too long")
+	}
+	return nil
+}
+
+func serve(ctx context.Context, l net.Listener, leading *atomic.Bool) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slurmtide_controller_leading", Help: "1 while this daemon holds the Lease."}, func() float64 {
+			if leading.Load() {
+				return 1
+			}
+			return 0
+		}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	ok := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") }
+	mux.HandleFunc("GET /livez", ok)
+	mux.HandleFunc("GET /readyz", ok)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving metrics: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+// Command slurmtide-controller is the daemon behind `slurmtide controller`. It is a program of its own, as slurmtide-bridge is,
+// and for the same reason.
+package main
+
+import (
+	"context"
+	"os"
+
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/slurmtide/slurmtide/internal/cli"
+)
+
+// version is set by the linker: -ldflags "-X main.version=v1.2.3".
+var version = "dev"
+
+func main() {
+	app := &urfave.App{
+		Name:     "slurmtide",
+		Usage:    "the daemons of Slurmtide",
+		Version:  version,
+		Commands: []*urfave.Command{controllerCommand()},
+	}
+	os.Exit(cli.Run(context.Background(), app, cli.Daemon(os.Args, "controller"), os.Stdin, os.Stdout, os.Stderr))
+}

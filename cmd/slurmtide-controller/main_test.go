@@ -1,0 +1,16 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/slurmtide/slurmtide/internal/cli/clitest"
+)
+
+// The scripts use the daemon under both names: slurmtide starts it under its own.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"slurmtide": main, "slurmtide-controller": main})
+}
+
+func TestScripts(t *testing.T) { clitest.Run(t, "slurmtide") }

@@ -1,0 +1,33 @@
+package controlplane
+
+import (
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/pods"
+)
+
+// Rights are those that a Loop needs in the namespaces that it works in. Beside them it has to be allowed to "bind" the bridges' ClusterRole, and
+// its daemon needs leases in a namespace of its own.
+func Rights() []pods.Right {
+	made := []string{"create", "get", "list", "patch", "watch"}
+	return []pods.Right{
+		{Group: v1alpha1.GroupName, Resource: "controllers", Verbs: []string{"list", "watch"}},
+		{Group: v1alpha1.GroupName, Resource: "controllers", Subresource: "status", Verbs: []string{"update"}},
+		{Group: v1alpha1.GroupName, Resource: "restapis", Verbs: []string{"list", "watch"}},
+		{Group: v1alpha1.GroupName, Resource: "restapis", Subresource: "status", Verbs: []string{"update"}},
+		{Group: v1alpha1.GroupName, Resource: "tokens", Verbs: []string{"list", "watch"}},
+		{Group: v1alpha1.GroupName, Resource: "tokens", Subresource: "status", Verbs: []string{"update"}},
+		{Group: v1alpha1.GroupName, Resource: "nodesets", Verbs: []string{"list", "watch"}},
+		{Resource: "configmaps", Verbs: made},
+		{Resource: "services", Verbs: made},
+		{Resource: "serviceaccounts", Verbs: made},
+		{Resource: "secrets", Verbs: []string{"create", "get", "update"}}, // keys; and tokens, which are the ones that are updated
+		{Resource: "pods", Verbs: []string{"list", "patch", "watch"}},
+		{Group: "apps", Resource: "statefulsets", Verbs: made},
+		{Group: "apps", Resource: "deployments", Verbs: made},
+		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings", Verbs: made},
+		{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
+	}
+}
+
+// BridgeRights are those of the bridges' ClusterRole.
+func BridgeRights() []pods.Right { return append(pods.Rights(), pods.RoomRights()...) }

@@ -1,0 +1,230 @@
+package controlplane
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+// slurmConf is what every cluster's slurm.conf begins with.
+//
+//go:embed slurm.conf
+var slurmConf []byte
+
+// cgroupConf stands unless the user has a cgroup.conf: a pod may not write to the cgroup tree, and Kubernetes limits it already.
+const cgroupConf = "CgroupPlugin=disabled\n"
+
+const extraConf = "spec.extraConf"
+
+// lists are keys whose words are merged with those of extraConf.
+var lists = []string{"SlurmctldParameters", "SlurmdParameters", "SchedulerParameters", "AuthInfo", "AuthAltParameters", "GresTypes"}
+
+// reserved are keys that extraConf may not have, and what decides on them.
+var reserved = map[string]string{
+	"clustername":       "it is spec.clusterName",
+	"slurmctldhost":     "the Controller's name decides",
+	"slurmctldport":     "Services and probes know the port",
+	"slurmuser":         "the programs and the bridge run as the same user",
+	"statesavelocation": "the volume is mounted there (spec.persistence)",
+	"slurmctldpidfile":  "slurmctld's user may write nowhere else",
+	"authtype":          "the keys are those of auth/slurm",
+	"credtype":          "the keys are those of auth/slurm",
+	"authalttypes":      "the bridge needs auth/jwt",
+	"resumeprogram":     "it is Slurmtide's",
+	"suspendprogram":    "it is Slurmtide's",
+	"resumefailprogram": "it is Slurmtide's",
+}
+
+// Cluster is what a configuration is made of.
+type Cluster struct {
+	Controller *v1alpha1.Controller
+	// NodeSets are those of the cluster, in any order.
+	NodeSets []*v1alpha1.NodeSet
+	// Files are those of spec.configFileRefs, the later ones' in place of the earlier ones'.
+	Files map[string]string
+	// Scripts are those of spec.prologScriptRefs and its like, by the field's name.
+	Scripts  map[string]map[string]string
+	Settings Settings
+}
+
+// scriptFields are the fields of a Controller that have scripts, with the key of slurm.conf and the directory that is put before their names. Those of slurmd
+// have none: then slurmctld hands them out with the configuration.
+var scriptFields = []struct {
+	field, key, dir string
+	refs            func(*v1alpha1.ControllerSpec) []v1alpha1.ObjectRef
+}{
+	{"spec.prologScriptRefs", "Prolog", "", func(s *v1alpha1.ControllerSpec) []v1alpha1.ObjectRef { return s.PrologScriptRefs }},
+	{"spec.epilogScriptRefs", "Epilog", "", func(s *v1alpha1.ControllerSpec) []v1alpha1.ObjectRef { return s.EpilogScriptRefs }},
+	{"spec.prologSlurmctldScriptRefs", "PrologSlurmctld", etcDir + "/", func(s *v1alpha1.ControllerSpec) []v1alpha1.ObjectRef { return s.PrologSlurmctldScriptRefs }},
+	{"spec.epilogSlurmctldScriptRefs", "EpilogSlurmctld", etcDir + "/", func(s *v1alpha1.ControllerSpec) []v1alpha1.ObjectRef { return s.EpilogSlurmctldScriptRefs }},
+}
+
+// Config makes slurmctld's configuration files, by name. An error says what is wrong in the objects; what slurmctld alone can
+// know is left to it.
+func Config(c Cluster) (map[string]string, error) {
+	files := map[string]string{"cgroup.conf": cgroupConf}
+	for name, text := range c.Files {
+		switch name {
+		case "slurm.conf", "slurmdbd.conf", SlurmKey, JWTKey:
+			return nil, fmt.Errorf("spec.configFileRefs: one of the ConfigMaps has %s, which is made by Slurmtide: write lines for slurm.conf into spec.extraConf", name)
+		}
+		files[name] = text
+	}
+	f, err := slurmconf.ParseFile("slurm.conf", slurmConf)
+	if err != nil {
+		return nil, fmt.Errorf("reading our own slurm.conf: %w", err)
+	}
+	where, _ := address(c.Controller, c.Settings)
+	if err := errors.Join(
+		f.Set("ClusterName", ClusterName(c.Controller)),
+		f.Insert("SlurmctldPort", fmt.Sprintf("SlurmctldHost=%s(%s)", host(c.Controller), where)),
+	); err != nil {
+		return nil, err
+	}
+	if err := addNodeSets(f, c.NodeSets); err != nil {
+		return nil, err
+	}
+	if err := addScripts(f, c.Scripts, files); err != nil {
+		return nil, err
+	}
+	if err := addExtra(f, c.Controller.Spec.ExtraConf); err != nil {
+		return nil, err
+	}
+	files["slurm.conf"] = f.String()
+	return files, nil
+}
+
+// ClientConfig is the configuration of slurmrestd: what it takes to find slurmctld and to trust it. No extraConf can spoil it.
+func ClientConfig(c *v1alpha1.Controller, s Settings) (map[string]string, error) {
+	name := host(c)
+	where, port := address(c, s)
+	if c.Spec.External != nil {
+		name = where
+	}
+	f, err := slurmconf.ParseFile("slurm.conf", []byte("# Made by Slurmtide, for slurmrestd.\n"))
+	if err != nil {
+		return nil, err
+	}
+	at := name
+	if name != where {
+		at = fmt.Sprintf("%s(%s)", name, where)
+	}
+	err = errors.Join(
+		f.Set("ClusterName", ClusterName(c)), f.Add("SlurmctldHost="+at), f.Set("SlurmctldPort", fmt.Sprint(port)), f.Set("SlurmUser", "slurm"),
+		f.Set("AuthType", "auth/slurm"), f.Set("CredType", "auth/slurm"), f.Set("AuthAltTypes", "auth/jwt"),
+	)
+	return map[string]string{"slurm.conf": f.String()}, err
+}
+
+// addNodeSets writes the nodes of mode Cloud, and what partitions can be made of.
+func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet) error {
+	if len(sets) == 0 {
+		return nil
+	}
+	sets = slices.Clone(sets)
+	slices.SortFunc(sets, func(a, b *v1alpha1.NodeSet) int { return strings.Compare(a.Name, b.Name) })
+	var partitions []string
+	dynamic, most := false, 0
+	gres := map[string]bool{}
+	lines := []string{"", "# --- NodeSets ---"}
+	for _, set := range sets {
+		names, err := slurmconf.ParseHostlist(set.Spec.NodeNames)
+		if err != nil {
+			return fmt.Errorf("NodeSet %s: spec.nodeNames: %w", set.Name, err)
+		}
+		most += names.Len()
+		for name := range strings.SplitSeq(set.Spec.Shape.Gres, ",") {
+			if name, _, _ = strings.Cut(name, ":"); name != "" {
+				gres[name] = true
+			}
+		}
+		if set.Spec.Mode == v1alpha1.ModeDynamic {
+			dynamic = true
+			if !slices.Contains(set.Spec.Shape.Features, set.Name) {
+				continue // nothing tells its nodes from others': partitions of spec.extraConf have them
+			}
+			lines = append(lines, fmt.Sprintf("NodeSet=%s Feature=%s", set.Name, set.Name))
+		} else {
+			lines = append(lines, nodeLine(set), fmt.Sprintf("NodeSet=%s Nodes=%s", set.Name, set.Spec.NodeNames))
+		}
+		if p := set.Spec.Partition; p == nil || p.Enabled == nil || *p.Enabled {
+			config := ""
+			if p != nil && strings.TrimSpace(p.Config) != "" {
+				config = " " + strings.TrimSpace(p.Config)
+			}
+			partitions = append(partitions, fmt.Sprintf("PartitionName=%s Nodes=%s%s", set.Name, set.Name, config))
+		}
+	}
+	if dynamic {
+		lines = append(lines, "# Nodes that register themselves need room in slurmctld's tables.", fmt.Sprintf("MaxNodeCount=%d", most))
+	}
+	if err := f.Add(strings.Join(append(lines, partitions...), "\n")); err != nil {
+		return fmt.Errorf("writing the lines of NodeSets: %w", err)
+	}
+	if len(gres) > 0 {
+		return f.AddWords("GresTypes", slices.Sorted(maps.Keys(gres))...)
+	}
+	return nil
+}
+
+// addScripts names the scripts in slurm.conf and puts them among the files.
+func addScripts(f *slurmconf.File, scripts map[string]map[string]string, files map[string]string) error {
+	for _, kind := range scriptFields {
+		for _, name := range slices.Sorted(maps.Keys(scripts[kind.field])) {
+			text := scripts[kind.field][name]
+			if have, ok := files[name]; ok && have != text {
+				return fmt.Errorf("%s: there are two files %s: give one of them another name", kind.field, name)
+			}
+			if !strings.HasPrefix(text, "#!") {
+				return fmt.Errorf("%s: %s does not begin with #!: name its interpreter, for example #!/bin/sh", kind.field, name)
+			}
+			files[name] = text
+			if err := f.Add(kind.key + "=" + kind.dir + name); err != nil {
+				return fmt.Errorf("%s: %w", kind.field, err)
+			}
+		}
+	}
+	return nil
+}
+
+func nodeLine(set *v1alpha1.NodeSet) string {
+	shape := &set.Spec.Shape
+	line := fmt.Sprintf("NodeName=%s CPUs=%d", set.Spec.NodeNames, shape.CPUs)
+	if shape.Sockets != nil && shape.CoresPerSocket != nil && shape.ThreadsPerCore != nil {
+		line += fmt.Sprintf(" Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d", *shape.Sockets, *shape.CoresPerSocket, *shape.ThreadsPerCore)
+	}
+	line += fmt.Sprintf(" RealMemory=%d", shape.RealMemory)
+	if shape.Gres != "" {
+		line += " Gres=" + shape.Gres
+	}
+	return line + " State=CLOUD"
+}
+
+// addExtra puts the user's lines behind ours.
+func addExtra(f *slurmconf.File, text string) error {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
+	extra, err := slurmconf.ParseFile(extraConf, []byte(text))
+	if err != nil {
+		return err
+	}
+	for _, s := range extra.Settings() {
+		if why, ok := reserved[strings.ToLower(s.Key)]; ok {
+			return slurmconf.Problem{Position: s.Position, Text: s.Key + " cannot be set here: " + why, Remedy: "remove it"}
+		}
+	}
+	if err := f.Add("\n# --- " + extraConf + " ---"); err != nil {
+		return err
+	}
+	if err := f.Merge(extra, lists...); err != nil {
+		return fmt.Errorf("%s: %w", extraConf, err)
+	}
+	return nil
+}

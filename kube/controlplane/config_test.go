@@ -1,0 +1,143 @@
+package controlplane
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slurmtide/slurmtide/internal/golden"
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+var settings = Settings{Image: "slurmtide/slurmtide:dev", ClusterDomain: "cluster.local", BridgeRole: "slurmtide-bridge"}
+
+func controller(change func(*v1alpha1.Controller)) *v1alpha1.Controller {
+	c := &v1alpha1.Controller{
+		ObjectMeta: metav1.ObjectMeta{Name: "tide", Namespace: "slurm", UID: "uid-of-tide"},
+		Spec:       v1alpha1.ControllerSpec{Slurmctld: &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:26.05"}},
+	}
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+func nodeSet(name, nodes string, change func(*v1alpha1.NodeSet)) *v1alpha1.NodeSet {
+	set := &v1alpha1.NodeSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "slurm"},
+		Spec: v1alpha1.NodeSetSpec{
+			ClusterRef: v1alpha1.ClusterRef{Name: "tide"}, NodeNames: nodes, Shape: v1alpha1.Shape{CPUs: 4, RealMemory: 8000},
+		},
+	}
+	if change != nil {
+		change(set)
+	}
+	return set
+}
+
+// Whole files, in testdata.
+func TestConfigFiles(t *testing.T) {
+	tests := map[string]Cluster{
+		"plain": {Controller: controller(nil)},
+		"full": {
+			Controller: controller(func(c *v1alpha1.Controller) {
+				c.Spec.ClusterName = "tide_1"
+				c.Spec.ExtraConf = "# Short, for a try.\nSuspendTime=10 # seconds\nSlurmctldParameters=power_save_interval=5,cloud_dns\n\nPartitionName=all Nodes=ALL Default=YES\nPrologSlurmctld=/site/prolog\n"
+			}),
+			Scripts: map[string]map[string]string{
+				"spec.prologScriptRefs":          {"20-b.sh": "#!/bin/sh\n", "10-a.sh": "#!/bin/sh\n"},
+				"spec.prologSlurmctldScriptRefs": {"ctld.sh": "#!/bin/sh\n"},
+			},
+			NodeSets: []*v1alpha1.NodeSet{
+				nodeSet("gpu", "gpu-[0-3]", func(s *v1alpha1.NodeSet) {
+					s.Spec.Shape = v1alpha1.Shape{CPUs: 16, Sockets: new(int32(1)), CoresPerSocket: new(int32(8)), ThreadsPerCore: new(int32(2)), RealMemory: 64000, Gres: "gpu:h100:2,shard:4"}
+					s.Spec.Partition = &v1alpha1.NodeSetPartition{Config: "MaxTime=1-0 DefMemPerCPU=2000"}
+				}),
+				nodeSet("cpu", "cpu-[0-9]", nil),
+				nodeSet("dyn", "dyn-[0-99]", func(s *v1alpha1.NodeSet) {
+					s.Spec.Mode = v1alpha1.ModeDynamic
+					s.Spec.Shape.Features = []string{"dyn", "avx512"}
+				}),
+				nodeSet("other", "other-[0-9]", func(s *v1alpha1.NodeSet) { s.Spec.Mode = v1alpha1.ModeDynamic }),
+				nodeSet("hidden", "hidden-[0-1]", func(s *v1alpha1.NodeSet) {
+					s.Spec.Partition = &v1alpha1.NodeSetPartition{Enabled: new(false)}
+				}),
+			},
+		},
+	}
+	for name, cluster := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster.Settings = settings
+			files, err := Config(cluster)
+			require.NoError(t, err)
+			golden.Compare(t, "testdata/"+name+".slurm.conf", files["slurm.conf"])
+			for _, version := range []string{"24.11", "26.05"} {
+				check(t, files["slurm.conf"], version)
+			}
+			assert.Equal(t, cgroupConf, files["cgroup.conf"])
+		})
+	}
+}
+
+// The order in which NodeSets are listed must not look like a change.
+func TestConfigOrder(t *testing.T) {
+	a, b := nodeSet("a", "a-[0-3]", nil), nodeSet("b", "b-[0-3]", nil)
+	one, err := Config(Cluster{Controller: controller(nil), NodeSets: []*v1alpha1.NodeSet{a, b}, Settings: settings})
+	require.NoError(t, err)
+	two, err := Config(Cluster{Controller: controller(nil), NodeSets: []*v1alpha1.NodeSet{b, a}, Settings: settings})
+	require.NoError(t, err)
+	assert.Equal(t, one, two)
+}
+
+func TestConfigOwnFiles(t *testing.T) {
+	files, err := Config(Cluster{Controller: controller(nil), Settings: settings, Files: map[string]string{"cgroup.conf": "CgroupPlugin=cgroup/v2\n", "gres.conf": "AutoDetect=nvml\n"}})
+	require.NoError(t, err)
+	assert.Equal(t, "CgroupPlugin=cgroup/v2\n", files["cgroup.conf"])
+	assert.Equal(t, "AutoDetect=nvml\n", files["gres.conf"])
+}
+
+func TestConfigProblems(t *testing.T) {
+	tests := map[string]struct {
+		extra   string
+		files   map[string]string
+		scripts map[string]string
+		sets    []*v1alpha1.NodeSet
+		want    string
+	}{
+		"no form":      {extra: "SuspendTime=10\nnonsense\n", want: `spec.extraConf:2:1: "nonsense" is no key=value; write key=value, or # before a comment`},
+		"reserved":     {extra: "SuspendTime=10\n clustername=x\n", want: "spec.extraConf:2:2: clustername cannot be set here: it is spec.clusterName; remove it"},
+		"our file":     {files: map[string]string{"slurm.conf": ""}, want: "spec.configFileRefs: one of the ConfigMaps has slurm.conf, which is made by Slurmtide: write lines for slurm.conf into spec.extraConf"},
+		"no script":    {scripts: map[string]string{"a": "echo"}, want: "spec.epilogScriptRefs: a does not begin with #!: name its interpreter, for example #!/bin/sh"},
+		"two files":    {scripts: map[string]string{"cgroup.conf": "#!/bin/sh"}, want: "spec.epilogScriptRefs: there are two files cgroup.conf: give one of them another name"},
+		"a NodeSet":    {sets: []*v1alpha1.NodeSet{nodeSet("cpu", "cpu-[0-", nil)}, want: "NodeSet cpu: spec.nodeNames: "},
+		"its settings": {sets: []*v1alpha1.NodeSet{nodeSet("cpu", "cpu-0", func(s *v1alpha1.NodeSet) { s.Spec.Partition = &v1alpha1.NodeSetPartition{Config: "YES"} })}, want: `writing the lines of NodeSets: `},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := controller(func(c *v1alpha1.Controller) { c.Spec.ExtraConf = test.extra })
+			_, err := Config(Cluster{Controller: c, NodeSets: test.sets, Files: test.files, Settings: settings, Scripts: map[string]map[string]string{"spec.epilogScriptRefs": test.scripts}})
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+func TestClientConfig(t *testing.T) {
+	files, err := ClientConfig(controller(nil), settings)
+	require.NoError(t, err)
+	assert.Equal(t, `# Made by Slurmtide, for slurmrestd.
+ClusterName=tide
+SlurmctldHost=tide-controller-0(tide-controller-0.tide-controller.slurm.svc.cluster.local)
+SlurmctldPort=6817
+SlurmUser=slurm
+AuthType=auth/slurm
+CredType=auth/slurm
+AuthAltTypes=auth/jwt
+`, files["slurm.conf"])
+	files, err = ClientConfig(controller(func(c *v1alpha1.Controller) {
+		c.Spec.External = &v1alpha1.ExternalController{Host: "head.example.com", Port: 6900}
+	}), settings)
+	require.NoError(t, err)
+	assert.Contains(t, files["slurm.conf"], "\nSlurmctldHost=head.example.com\nSlurmctldPort=6900\n")
+}

@@ -1,0 +1,79 @@
+package controlplane
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/pods"
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+// What the documentation tells people to apply gives what is needed, and no more.
+func TestRightsExample(t *testing.T) {
+	roles := map[string]rbacv1.ClusterRole{}
+	for _, document := range documents(t, "../../docs/examples/controller.yaml") {
+		if strings.Contains(document, "\nkind: ClusterRole\n") {
+			var role rbacv1.ClusterRole
+			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &role))
+			roles[role.Name] = role
+		}
+	}
+	bind := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"slurmtide-bridge"}, Verbs: []string{"bind"}}
+	assert.Equal(t, append(rules(Rights()), bind), roles["slurmtide-controller"].Rules)
+	assert.Equal(t, rules(BridgeRights()), roles["slurmtide-bridge"].Rules)
+}
+
+func rules(rights []pods.Right) (want []rbacv1.PolicyRule) {
+	for _, r := range rights {
+		resource := r.Resource
+		if r.Subresource != "" {
+			resource += "/" + r.Subresource
+		}
+		want = append(want, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, Verbs: r.Verbs})
+	}
+	return want
+}
+
+func documents(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return strings.Split(string(text), "\n---\n")
+}
+
+// The cluster of the example is one that Slurm takes, as far as slurmconf knows.
+func TestClusterExample(t *testing.T) {
+	var c v1alpha1.Controller
+	var set v1alpha1.NodeSet
+	for _, document := range documents(t, "../../docs/examples/cluster.yaml") {
+		switch {
+		case strings.Contains(document, "\nkind: Controller\n"):
+			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &c))
+		case strings.Contains(document, "\nkind: NodeSet\n"):
+			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &set))
+		}
+	}
+	c.Namespace = "slurm"
+	files, err := Config(Cluster{Controller: &c, NodeSets: []*v1alpha1.NodeSet{&set}, Settings: settings})
+	require.NoError(t, err)
+	for _, version := range []string{"24.11", "26.05"} {
+		check(t, files["slurm.conf"], version)
+	}
+}
+
+// check wants a slurm.conf without any problem, warnings included.
+func check(t *testing.T, text, version string) {
+	t.Helper()
+	config, err := slurmconf.ReadConfig("slurm.conf", func(string) ([]byte, error) { return []byte(text), nil })
+	require.NoError(t, err)
+	v, err := slurmconf.ParseVersion(version)
+	require.NoError(t, err)
+	assert.Empty(t, config.Check(slurmconf.SlurmConf, v), version)
+}

@@ -1,0 +1,282 @@
+package inplace
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// slurm is a slurmctld that reads a directory. A slurm.conf with "bad" in it is refused, one with "fatal" in it is accepted on trial and ends it.
+type slurm struct {
+	etc    string
+	runs   string // what it runs with; "" if it does not
+	boot   time.Time
+	checks int
+}
+
+func (s *slurm) start() {
+	text, err := os.ReadFile(filepath.Join(s.etc, "slurm.conf"))
+	if err != nil {
+		panic(err)
+	}
+	s.runs, s.boot = string(text), time.Now().Truncate(time.Second)
+	if strings.Contains(s.runs, "bad") || strings.Contains(s.runs, "fatal") {
+		s.runs = ""
+	}
+}
+
+func (s *slurm) Check(_ context.Context, files map[string]string) error {
+	s.checks++
+	switch {
+	case strings.Contains(files["slurm.conf"], "bad"):
+		return &Rejected{"fatal: bad"}
+	case strings.Contains(files["slurm.conf"], "full"):
+		return errors.New("the disk is full")
+	}
+	return nil
+}
+
+func (s *slurm) Reconfigure(context.Context) error {
+	if s.runs == "" {
+		return errors.New("connection refused")
+	}
+	s.start()
+	return nil
+}
+
+func (s *slurm) BootTime(context.Context) (time.Time, error) {
+	if s.runs == "" {
+		return time.Time{}, errors.New("connection refused")
+	}
+	return s.boot, nil
+}
+
+// world is a pod with the directories that an Agent has.
+type world struct {
+	*Agent
+	t     *testing.T
+	slurm *slurm
+	told  []Report
+	fail  bool // telling fails
+}
+
+func newWorld(t *testing.T) *world {
+	dir := t.TempDir()
+	w := &world{t: t, slurm: &slurm{etc: filepath.Join(dir, "etc")}}
+	w.Agent = &Agent{
+		Wanted: filepath.Join(dir, "wanted"), Keys: filepath.Join(dir, "keys"), Etc: w.slurm.etc, Kept: filepath.Join(dir, "kept"),
+		Slurm: w.slurm, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Tell: func(_ context.Context, r Report) error {
+			if w.fail {
+				return errors.New("the API server is away")
+			}
+			w.told = append(w.told, r)
+			return nil
+		},
+	}
+	require.NoError(t, writeFiles(w.Keys, map[string]string{"slurm.key": "k"}, 0o400, nil))
+	return w
+}
+
+func conf(text string) map[string]string {
+	return map[string]string{"slurm.conf": text, "cgroup.conf": "c"}
+}
+
+func (w *world) want(text string) {
+	w.t.Helper()
+	require.NoError(w.t, writeFiles(w.Wanted, conf(text), 0o644, nil))
+}
+
+// start does what the pod's containers do: init, slurmctld, run.
+func (w *world) start() (stop func()) {
+	w.t.Helper()
+	require.NoError(w.t, w.Init(w.t.Context()))
+	w.slurm.start()
+	return w.run()
+}
+
+func (w *world) run() (stop func()) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx) }()
+	return func() {
+		cancel()
+		require.NoError(w.t, <-done)
+	}
+}
+
+func (w *world) last() Report {
+	w.t.Helper()
+	require.NotEmpty(w.t, w.told)
+	return w.told[len(w.told)-1]
+}
+
+func wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.want("one")
+		defer w.start()()
+		wait(time.Second)
+		assert.Equal(t, []Report{{InForce: Hash(conf("one"))}}, w.told)
+		assert.Zero(t, w.slurm.checks, "nothing ran before that could be harmed")
+
+		w.want("two")
+		wait(5 * time.Second)
+		assert.Equal(t, "two", w.slurm.runs)
+		assert.Equal(t, Report{InForce: Hash(conf("two"))}, w.last())
+		assert.Equal(t, 1, w.slurm.checks)
+		info, err := os.Stat(filepath.Join(w.Etc, "slurm.key"))
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(0o400), info.Mode().Perm())
+		wait(time.Hour)
+		assert.Equal(t, 1, w.slurm.checks, "at rest nothing is tried")
+		assert.Len(t, w.told, 2, "nor told")
+	})
+}
+
+func TestRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.want("one")
+		stop := w.start()
+		wait(time.Second)
+		w.want("bad")
+		wait(5 * time.Second)
+		assert.Equal(t, "one", w.slurm.runs)
+		refused := Report{InForce: Hash(conf("one")), Rejected: Hash(conf("bad")), Error: "fatal: bad"}
+		assert.Equal(t, refused, w.last())
+		text, err := os.ReadFile(filepath.Join(w.Etc, "slurm.conf"))
+		require.NoError(t, err)
+		assert.Equal(t, "one", string(text), "a slurmctld that is started again must find the old one")
+		before := w.slurm.checks
+		wait(retryAfter - 10*time.Second)
+		assert.Equal(t, before, w.slurm.checks)
+		wait(20 * time.Second)
+		assert.Equal(t, before+1, w.slurm.checks, "tried again")
+
+		// A new pod starts with what was in force.
+		stop()
+		require.NoError(t, os.RemoveAll(w.Etc))
+		next := *w.Agent
+		next.report, next.told, next.installed, next.retry = Report{}, false, "", time.Time{}
+		w.Agent, w.told = &next, nil
+		stop = w.start()
+		wait(5 * time.Second)
+		assert.Equal(t, "one", w.slurm.runs)
+		assert.Equal(t, refused, w.last())
+
+		// And takes what is good.
+		w.want("three")
+		wait(5 * time.Second)
+		assert.Equal(t, "three", w.slurm.runs)
+		assert.Equal(t, Report{InForce: Hash(conf("three"))}, w.last())
+		w.want("bad")
+		wait(5 * time.Second)
+		w.want("three")
+		wait(5 * time.Second)
+		assert.Equal(t, Report{InForce: Hash(conf("three"))}, w.last(), "taken back")
+		stop()
+	})
+}
+
+// The very first configuration may be bad: nothing can stay in force.
+func TestRefusedAtFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.want("bad")
+		defer w.start()()
+		wait(silentFor - time.Second)
+		assert.Empty(t, w.told)
+		wait(5 * time.Second)
+		assert.Equal(t, Report{Rejected: Hash(conf("bad")), Error: "fatal: bad"}, w.last())
+		w.want("good")
+		wait(2 * time.Second)
+		w.slurm.start() // its container is started again
+		wait(2 * time.Second)
+		assert.Equal(t, Report{InForce: Hash(conf("good"))}, w.last())
+	})
+}
+
+// A configuration may be good on trial and end the real one all the same.
+func TestEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.want("one")
+		defer w.start()()
+		wait(time.Second)
+		w.want("fatal")
+		wait(returnWithin + 10*time.Second)
+		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
+		w.slurm.start()
+		wait(2 * time.Second)
+		assert.Equal(t, "one", w.slurm.runs)
+		assert.Equal(t, Hash(conf("one")), w.last().InForce)
+		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
+	})
+}
+
+func TestAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.fail = true
+		w.want("one")
+		defer w.start()()
+		wait(time.Minute)
+		assert.Empty(t, w.told)
+		w.fail = false
+		wait(time.Second)
+		assert.Equal(t, []Report{{InForce: Hash(conf("one"))}}, w.told)
+
+		// What is no refusal is no verdict.
+		w.want("full")
+		wait(time.Minute)
+		assert.Equal(t, Report{InForce: Hash(conf("one"))}, w.last())
+		assert.Less(t, w.slurm.checks, 15, "with pauses")
+
+		// slurmctld is away while a change comes.
+		w.slurm.runs = ""
+		w.want("two")
+		wait(silentFor + 10*time.Second)
+		w.slurm.start()
+		wait(2 * time.Second)
+		assert.Equal(t, "two", w.slurm.runs)
+		assert.Equal(t, Report{InForce: Hash(conf("two"))}, w.last())
+	})
+}
+
+func TestHash(t *testing.T) {
+	seen := map[string]bool{}
+	for _, files := range []map[string]string{
+		{}, {"a": "b"}, {"a": "c"}, {"ab": ""}, {"a": "b", "c": ""}, {"a": "", "b": ""}, {"a\x001\x00b": ""},
+	} {
+		seen[Hash(files)] = true
+	}
+	assert.Len(t, seen, 7)
+}
+
+func TestAlone(t *testing.T) {
+	text, err := alone("ClusterName=c # keep\nSlurmctldPort=6817\nSlurmctldLogFile=/var/log/x\nSlurmctldParameters=enable_configless,reconfig_on_restart\n"+
+		"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=db\nAccountingStorageEnforce=limits\nSlurmctldPrimaryOnProg=/x\nInclude more.conf\n", "/tmp/d", 4711)
+	require.NoError(t, err)
+	assert.Equal(t, "ClusterName=c # keep\nSlurmctldPort=4711\nSlurmctldParameters=enable_configless\n"+
+		"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\nInclude more.conf\n"+
+		"StateSaveLocation=/tmp/d/state\nSlurmctldPidFile=/tmp/d/state/pid\nSlurmctldDebug=info\nAccountingStoragePort=1\n", text)
+	text, err = alone("nonsense\n", "/tmp/d", 1)
+	require.NoError(t, err, "slurmctld says it itself")
+	assert.Contains(t, text, "nonsense\n")
+}

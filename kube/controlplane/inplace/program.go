@@ -1,0 +1,52 @@
+package inplace
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// Program is cmd/reconfigure: reconfigure init, before slurmctld starts, and reconfigure run, beside it.
+func Program(args []string, getenv func(string) string, stderr io.Writer) int {
+	flags := flag.NewFlagSet("reconfigure", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	wanted := flags.String("wanted", "/etc/slurmtide/config", "directory of the configuration that is wanted")
+	keys := flags.String("keys", "/etc/slurmtide/keys", "directory of the keys")
+	etc := flags.String("etc", "/etc/slurm", "directory that slurmctld reads")
+	kept := flags.String("kept", "/var/spool/slurmtide-config", "directory for what was last in force")
+	jwtKey := flags.String("jwt-key", "jwt_hs256.key", "name of the key of auth/jwt in --keys")
+	if err := flags.Parse(args[1:]); err != nil {
+		return 2
+	}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	agent := &Agent{
+		Wanted: *wanted, Keys: *keys, Etc: *etc, Kept: *kept, Log: log, Now: time.Now,
+		Slurm: Local{Slurmctld: "slurmctld", Scontrol: "scontrol", Etc: *etc, Keys: *keys, JWTKey: *jwtKey},
+		Tell: Pod{
+			Namespace: getenv("POD_NAMESPACE"), Name: getenv("POD_NAME"),
+			Host: getenv("KUBERNETES_SERVICE_HOST"), Port: getenv("KUBERNETES_SERVICE_PORT"), Dir: ServiceAccountDir,
+		}.Tell,
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	var err error
+	switch flags.Arg(0) {
+	case "init":
+		err = agent.Init(ctx)
+	case "run":
+		err = agent.Run(ctx)
+	default:
+		fmt.Fprintf(stderr, "reconfigure: want init or run, got %q\n", flags.Arg(0))
+		return 2
+	}
+	if err != nil {
+		log.Error("reconfigure ends", "error", err)
+		return 1
+	}
+	return 0
+}

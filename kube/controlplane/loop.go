@@ -1,0 +1,303 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	kubeinformers "k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/generated/clientset/versioned"
+	tideinformers "github.com/slurmtide/slurmtide/kube/generated/informers/externalversions"
+	listers "github.com/slurmtide/slurmtide/kube/generated/listers/api/v1alpha1"
+)
+
+const (
+	// resyncEvery is how often everything is looked at again: what users refer to, ConfigMaps and Secrets, is not watched.
+	resyncEvery = time.Minute
+	// Waits after failures.
+	retryFirst = 250 * time.Millisecond
+	retryMost  = time.Minute
+	// callFor bounds the handling of one object.
+	callFor = 30 * time.Second
+)
+
+// Options of a Loop. Zero fields get their defaults.
+type Options struct {
+	Settings
+	// Namespace is the only one that is looked at; "" for all.
+	Namespace string
+	// Workers handle so many objects at once; default 4.
+	Workers int
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// key is an object in the queue.
+type key struct{ kind, namespace, name string }
+
+// Loop carries out Controllers, RestApis and Tokens.
+type Loop struct {
+	o       Options
+	kube    kubernetes.Interface
+	tide    versioned.Interface
+	applier applier
+	queue   workqueue.TypedRateLimitingInterface[key]
+	events  events.EventRecorder
+
+	tideFactory tideinformers.SharedInformerFactory
+	kubeFactory kubeinformers.SharedInformerFactory
+	controllers listers.ControllerLister
+	restApis    listers.RestApiLister
+	tokens      listers.TokenLister
+	nodeSets    listers.NodeSetLister
+	pods        cache.Store
+	deployments cache.Store
+}
+
+// New makes a Loop.
+func New(config *rest.Config, o Options) (*Loop, error) {
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making Kubernetes client: %w", err)
+	}
+	tide, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making Slurmtide client: %w", err)
+	}
+	d, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making dynamic client: %w", err)
+	}
+	return newLoop(kube, tide, d, o), nil
+}
+
+func newLoop(kube kubernetes.Interface, tide versioned.Interface, d dynamic.Interface, o Options) *Loop {
+	if o.Workers == 0 {
+		o.Workers = 4
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	l := &Loop{
+		o: o, kube: kube, tide: tide,
+		queue:       workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryFirst, retryMost)),
+		tideFactory: tideinformers.NewSharedInformerFactoryWithOptions(tide, resyncEvery, tideinformers.WithNamespace(o.Namespace)),
+		kubeFactory: kubeinformers.NewSharedInformerFactoryWithOptions(kube, 0, kubeinformers.WithNamespace(o.Namespace),
+			kubeinformers.WithTweakListOptions(func(list *metav1.ListOptions) { list.LabelSelector = LabelManagedBy + "=" + ManagedBy })),
+	}
+	api := l.tideFactory.Slurmtide().V1alpha1()
+	l.controllers, l.restApis, l.tokens, l.nodeSets = api.Controllers().Lister(), api.RestApis().Lister(), api.Tokens().Lister(), api.NodeSets().Lister()
+	core, apps := l.kubeFactory.Core().V1(), l.kubeFactory.Apps().V1()
+	pods := core.Pods().Informer()
+	l.pods = pods.GetStore()
+	own := map[string]cache.SharedIndexInformer{
+		"ConfigMap": core.ConfigMaps().Informer(), "Service": core.Services().Informer(), "ServiceAccount": core.ServiceAccounts().Informer(),
+		"RoleBinding": l.kubeFactory.Rbac().V1().RoleBindings().Informer(), "StatefulSet": apps.StatefulSets().Informer(), "Deployment": apps.Deployments().Informer(),
+	}
+	l.deployments = own["Deployment"].GetStore()
+	l.applier = applier{dynamic: d, known: map[string]cache.Store{}}
+	for kind, informer := range own {
+		l.applier.known[kind] = informer.GetStore()
+		l.watch(informer, l.ownersOf, always)
+	}
+	l.watch(pods, l.ownersOf, always)
+	l.watch(api.Controllers().Informer(), l.controllerAndFriends, always)
+	l.watch(api.NodeSets().Informer(), l.controllersOfNodeSet, inSpec)
+	l.watch(api.RestApis().Informer(), itself("RestApi"), always)
+	l.watch(api.Tokens().Informer(), itself("Token"), always)
+	return l
+}
+
+// Run works until ctx is done.
+func (l *Loop) Run(ctx context.Context) error {
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: l.kube.EventsV1()})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return fmt.Errorf("starting to record events: %w", err)
+	}
+	defer broadcaster.Shutdown()
+	l.events = broadcaster.NewRecorder(scheme.Scheme, "slurmtide.io/controller")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l.tideFactory.Start(ctx.Done())
+	l.kubeFactory.Start(ctx.Done())
+	defer l.tideFactory.Shutdown()
+	defer l.kubeFactory.Shutdown()
+	defer cancel()
+	l.tideFactory.WaitForCacheSync(ctx.Done())
+	l.kubeFactory.WaitForCacheSync(ctx.Done())
+	if ctx.Err() != nil {
+		return nil
+	}
+	l.o.Log.Info("control plane runs", "namespace", l.o.Namespace)
+	done := make(chan struct{})
+	for range l.o.Workers {
+		go func() {
+			for l.next(ctx) {
+			}
+			done <- struct{}{}
+		}()
+	}
+	<-ctx.Done()
+	l.queue.ShutDown()
+	for range l.o.Workers {
+		<-done
+	}
+	return nil
+}
+
+// next handles one object.
+func (l *Loop) next(ctx context.Context) bool {
+	k, stop := l.queue.Get()
+	if stop {
+		return false
+	}
+	defer l.queue.Done(k)
+	ctx, cancel := context.WithTimeout(ctx, callFor)
+	defer cancel()
+	var again time.Duration
+	var err error
+	began := l.o.Now()
+	switch k.kind {
+	case "Controller":
+		err = l.controller(ctx, k.namespace, k.name)
+	case "RestApi":
+		err = l.restAPI(ctx, k.namespace, k.name)
+	case "Token":
+		again, err = l.token(ctx, k.namespace, k.name)
+	}
+	log := l.o.Log.With("kind", k.kind, "namespace", k.namespace, "name", k.name)
+	switch {
+	case err == nil:
+		l.queue.Forget(k)
+		if again > 0 {
+			l.queue.AddAfter(k, again)
+		}
+		log.Debug("handled", "took", l.o.Now().Sub(began))
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case apierrors.IsConflict(err):
+		l.queue.AddRateLimited(k) // somebody was faster; what changed comes by the watch
+	default:
+		log.Error("handling", "error", err)
+		l.queue.AddRateLimited(k)
+	}
+	return true
+}
+
+func always(_, _ metav1.Object) bool { return true }
+
+// inSpec passes over changes of the status alone: bridges write those of NodeSets often.
+func inSpec(before, now metav1.Object) bool {
+	return before.GetGeneration() != now.GetGeneration() || before.GetUID() != now.GetUID()
+}
+
+// watch puts what keys gives for an object into the queue whenever it changes in a way that matters.
+func (l *Loop) watch(informer cache.SharedIndexInformer, keys func(metav1.Object) []key, matters func(before, now metav1.Object) bool) {
+	add := func(obj any) {
+		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = gone.Obj
+		}
+		if o, ok := obj.(metav1.Object); ok {
+			for _, k := range keys(o) {
+				l.queue.Add(k)
+			}
+		}
+	}
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // fails only when the informer has ended
+		AddFunc: add, DeleteFunc: add,
+		UpdateFunc: func(before, now any) {
+			b, ok1 := before.(metav1.Object)
+			n, ok2 := now.(metav1.Object)
+			if ok1 && ok2 && matters(b, n) {
+				add(now)
+			}
+		},
+	})
+}
+
+func itself(kind string) func(metav1.Object) []key {
+	return func(o metav1.Object) []key { return []key{{kind, o.GetNamespace(), o.GetName()}} }
+}
+
+// ownersOf finds whose an object is by its labels: pods are owned by others in between.
+func (l *Loop) ownersOf(o metav1.Object) (keys []key) {
+	if name := o.GetLabels()[LabelController]; name != "" {
+		keys = append(keys, key{"Controller", o.GetNamespace(), name})
+	}
+	if name := o.GetLabels()[LabelRestApi]; name != "" {
+		keys = append(keys, key{"RestApi", o.GetNamespace(), name})
+	}
+	return keys
+}
+
+// controllerAndFriends are a Controller and what depends on it, others of its cluster name included.
+func (l *Loop) controllerAndFriends(o metav1.Object) []key {
+	keys := []key{{"Controller", o.GetNamespace(), o.GetName()}}
+	restApis, _ := l.restApis.RestApis(o.GetNamespace()).List(everything)
+	for _, r := range restApis {
+		if r.Spec.ControllerRef.Name == o.GetName() {
+			keys = append(keys, key{"RestApi", r.Namespace, r.Name})
+		}
+	}
+	tokens, _ := l.tokens.Tokens(o.GetNamespace()).List(everything)
+	for _, t := range tokens {
+		if t.Spec.ControllerRef != nil && t.Spec.ControllerRef.Name == o.GetName() {
+			keys = append(keys, key{"Token", t.Namespace, t.Name})
+		}
+	}
+	if c, ok := o.(*v1alpha1.Controller); ok {
+		others, _ := l.controllers.Controllers(c.Namespace).List(everything)
+		for _, other := range others {
+			if other.Name != c.Name && ClusterName(other) == ClusterName(c) {
+				keys = append(keys, key{"Controller", other.Namespace, other.Name})
+			}
+		}
+	}
+	return keys
+}
+
+// controllersOfNodeSet are those in whose slurm.conf it is.
+func (l *Loop) controllersOfNodeSet(o metav1.Object) (keys []key) {
+	set, ok := o.(*v1alpha1.NodeSet)
+	if !ok {
+		return nil
+	}
+	all, _ := l.controllers.Controllers(set.Namespace).List(everything)
+	for _, c := range all {
+		if ClusterName(c) == set.Spec.ClusterRef.Name {
+			keys = append(keys, key{"Controller", c.Namespace, c.Name})
+		}
+	}
+	return keys
+}
+
+func find[T any](store cache.Store, namespace, name string) *T {
+	obj, _, _ := store.GetByKey(namespace + "/" + name) // fails for no key of this form
+	t, _ := obj.(*T)
+	return t
+}
+
+func (l *Loop) slurmctldPod(c *v1alpha1.Controller) *corev1.Pod {
+	return find[corev1.Pod](l.pods, c.Namespace, PodName(c.Name))
+}
+
+func (l *Loop) deployment(r *v1alpha1.RestApi) *appsv1.Deployment {
+	return find[appsv1.Deployment](l.deployments, r.Namespace, restApiName(r.Name))
+}

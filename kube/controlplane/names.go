@@ -1,0 +1,133 @@
+package controlplane
+
+import (
+	"cmp"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+// Labels of all that is made here. LabelCluster of v1alpha1 is not among them: by it the bridge knows the pods that it may delete.
+const (
+	LabelController = "slurmtide.io/controller"
+	LabelRestApi    = "slurmtide.io/restapi" //nolint:revive // as the kind
+	LabelManagedBy  = "app.kubernetes.io/managed-by"
+	ManagedBy       = "slurmtide"
+)
+
+// Annotations.
+const (
+	// AnnotationApplied holds a hash of what was applied last.
+	AnnotationApplied = "slurmtide.io/applied"
+	// AnnotationWanted is set on slurmctld's pod when its configuration is to change: any change of a pod makes the kubelet
+	// bring its files up to date at once, and not within a minute or two.
+	AnnotationWanted = "slurmtide.io/config-wanted"
+	// AnnotationConfig makes a Deployment's pods change with the files that they have read.
+	AnnotationConfig = "slurmtide.io/config"
+)
+
+// FieldManager is who applies.
+const FieldManager = "slurmtide-controller"
+
+// Containers of the pods.
+const (
+	ContainerSlurmctld   = "slurmctld"
+	ContainerSlurmrestd  = "slurmrestd"
+	ContainerBridge      = "bridge"
+	ContainerReconfigure = "reconfigure"
+)
+
+// Keys of the Secrets that are made here, and the names of the files.
+const (
+	SlurmKey = "slurm.key"
+	JWTKey   = "jwt_hs256.key"
+)
+
+// TokenKey is where a Token's Secret has it, unless the Token says otherwise.
+const TokenKey = "SLURM_JWT"
+
+const (
+	slurmctldPort  = 6817
+	slurmdPort     = 6818
+	slurmrestdPort = 6820
+	metricsPort    = 9441
+)
+
+// Settings are those of the daemon, the same for all clusters.
+type Settings struct {
+	// Image has slurmtide and its programs.
+	Image string
+	// ClusterDomain is Kubernetes' DNS domain.
+	ClusterDomain string
+	// BridgeRole is the ClusterRole that says what bridges may do in their namespace.
+	BridgeRole string
+}
+
+// ClusterName is the ClusterName of a Controller's slurm.conf.
+func ClusterName(c *v1alpha1.Controller) string { return cmp.Or(c.Spec.ClusterName, c.Name) }
+
+// PodName is the pod of a Controller's slurmctld.
+func PodName(controller string) string { return workload(controller) + "-0" }
+
+func workload(controller string) string     { return controller + "-controller" }
+func configName(controller string) string   { return controller + "-config" }
+func clientName(controller string) string   { return controller + "-client-config" }
+func nodesService(controller string) string { return controller + "-nodes" }
+func restApiName(restApi string) string     { return restApi + "-restapi" } //nolint:revive // as the kind
+
+// slurmKeyRef and jwtKeyRef are the keys of a Controller, the user's or ours.
+func slurmKeyRef(c *v1alpha1.Controller) v1alpha1.KeyRef {
+	if c.Spec.SlurmKeyRef != nil {
+		return *c.Spec.SlurmKeyRef
+	}
+	return v1alpha1.KeyRef{Name: c.Name + "-auth-slurm", Key: SlurmKey}
+}
+
+func jwtKeyRef(c *v1alpha1.Controller) v1alpha1.KeyRef {
+	if c.Spec.JWTKeyRef != nil {
+		return *c.Spec.JWTKeyRef
+	}
+	return v1alpha1.KeyRef{Name: c.Name + "-auth-jwths256", Key: JWTKey}
+}
+
+// host is slurmctld's name for itself, and address the name that others use: that of the pod itself in a headless service. The kubelet
+// writes it into the pod's /etc/hosts, so the control plane finds itself before DNS knows it.
+func host(c *v1alpha1.Controller) string { return PodName(c.Name) }
+
+func address(c *v1alpha1.Controller, s Settings) (host string, port int32) {
+	if e := c.Spec.External; e != nil {
+		return e.Host, cmp.Or(e.Port, slurmctldPort)
+	}
+	return fmt.Sprintf("%s.%s.%s.svc.%s", PodName(c.Name), workload(c.Name), c.Namespace, s.ClusterDomain), slurmctldPort
+}
+
+func controllerLabels(c *v1alpha1.Controller) map[string]string {
+	return map[string]string{
+		"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": c.Name, LabelManagedBy: ManagedBy, LabelController: c.Name,
+	}
+}
+
+func restApiLabels(r *v1alpha1.RestApi) map[string]string { //nolint:revive // as the kind
+	return map[string]string{
+		"app.kubernetes.io/name": "slurmrestd", "app.kubernetes.io/instance": r.Name, LabelManagedBy: ManagedBy, LabelRestApi: r.Name,
+	}
+}
+
+func tokenLabels() map[string]string {
+	return map[string]string{"app.kubernetes.io/name": "slurm-token", LabelManagedBy: ManagedBy}
+}
+
+// owned is the metadata of an object that goes with its owner.
+func owned(namespace, name string, labels map[string]string, owner metav1.OwnerReference) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{owner}}
+}
+
+// ownerOf makes Kubernetes delete what it stands on when the owner is deleted.
+func ownerOf(owner metav1.Object, kind string) metav1.OwnerReference {
+	ref := *metav1.NewControllerRef(owner, v1alpha1.SchemeGroupVersion.WithKind(kind))
+	// Blocking would need the right to update the owner's finalizers on clusters that check it.
+	ref.BlockOwnerDeletion = nil
+	return ref
+}

@@ -1,0 +1,186 @@
+package controlplane
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/controlplane/inplace"
+)
+
+// Users in our images (hack/images/finish.sh), unless spec.template says otherwise.
+const (
+	uidSlurm     = int64(64030) // SlurmUser: slurmctld, the programs that it starts, the bridge, the spool
+	uidSlurmrest = int64(64031) // slurmrestd refuses root, SlurmUser and SlurmUser's group
+	gidKeys      = int64(64040) // fsGroup: key files are root's with this group and mode 0440
+)
+
+// Object is a Kubernetes object of any kind.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// ControllerObjects are all objects of a Controller but its keys, in the order in which they are applied. files is what Config made.
+func ControllerObjects(c *v1alpha1.Controller, files map[string]string, s Settings) ([]Object, error) {
+	client, err := ClientConfig(c, s)
+	if err != nil {
+		return nil, err
+	}
+	labels, owner := controllerLabels(c), ownerOf(c, "Controller")
+	meta := func(name string) metav1.ObjectMeta { return owned(c.Namespace, name, labels, owner) }
+	list := []Object{&corev1.ConfigMap{TypeMeta: typeMeta("v1", "ConfigMap"), ObjectMeta: meta(clientName(c.Name)), Data: client}}
+	if c.Spec.External != nil {
+		return list, nil
+	}
+	config := &corev1.ConfigMap{TypeMeta: typeMeta("v1", "ConfigMap"), ObjectMeta: meta(configName(c.Name)), Data: files}
+	service := headless(meta(workload(c.Name)), labels,
+		corev1.ServicePort{Name: "slurmctld", Port: slurmctldPort}, corev1.ServicePort{Name: "metrics", Port: metricsPort})
+	nodes := headless(meta(nodesService(c.Name)), map[string]string{v1alpha1.LabelCluster: ClusterName(c)}, corev1.ServicePort{Name: "slurmd", Port: slurmdPort})
+	account := &corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: meta(workload(c.Name)), AutomountServiceAccountToken: new(false)}
+	binding := &rbacv1.RoleBinding{
+		TypeMeta: typeMeta("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: meta(workload(c.Name)),
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: s.BridgeRole},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: workload(c.Name), Namespace: c.Namespace}},
+	}
+	return append(list, config, service, nodes, account, binding, statefulSet(c, meta(workload(c.Name)), s)), nil
+}
+
+// RestApiObjects are the objects of a RestApi. controller is the one that it refers to.
+//
+//nolint:revive // as the kind
+func RestApiObjects(r *v1alpha1.RestApi, controller *v1alpha1.Controller, s Settings) ([]Object, error) {
+	client, err := ClientConfig(controller, s)
+	if err != nil {
+		return nil, err
+	}
+	labels, owner, name := restApiLabels(r), ownerOf(r, "RestApi"), restApiName(r.Name)
+	o := cmp.Or(r.Spec.Slurmrestd, &v1alpha1.ContainerOptions{}).DeepCopy()
+	if o.Image == "" && controller.Spec.Slurmctld != nil {
+		o.Image = controller.Spec.Slurmctld.Image
+	}
+	if o.Image == "" {
+		return nil, fmt.Errorf("spec.slurmrestd.image is missing, and Controller %s names no image: name one with slurmrestd", controller.Name)
+	}
+	c := slurmrestd(o, "0.0.0.0")
+	c.Ports = []corev1.ContainerPort{{Name: "slurmrestd", ContainerPort: slurmrestdPort, Protocol: corev1.ProtocolTCP}}
+	c.ReadinessProbe = &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("slurmrestd")}},
+		PeriodSeconds: 5,
+	}
+	spec := corev1.PodSpec{
+		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
+		SecurityContext: podSecurity(&r.Spec.Template, uidSlurmrest, uidSlurmrest),
+		Containers:      []corev1.Container{c},
+		Volumes:         []corev1.Volume{{Name: "client-config", VolumeSource: projected(configMap(clientName(controller.Name)))}},
+	}
+	options(&spec, &r.Spec.Template)
+	template := podTemplate(&r.Spec.Template, labels, spec)
+	template.Annotations = with(template.Annotations, map[string]string{AnnotationConfig: inplace.Hash(client)})
+	service := &corev1.Service{
+		TypeMeta: typeMeta("v1", "Service"), ObjectMeta: owned(r.Namespace, name, labels, owner),
+		Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Name: "slurmrestd", Port: slurmrestdPort, TargetPort: intstr.FromString("slurmrestd"), Protocol: corev1.ProtocolTCP}}},
+	}
+	deployment := &appsv1.Deployment{
+		TypeMeta: typeMeta("apps/v1", "Deployment"), ObjectMeta: owned(r.Namespace, name, labels, owner),
+		Spec: appsv1.DeploymentSpec{Replicas: r.Spec.Replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+	}
+	return []Object{service, deployment}, nil
+}
+
+func typeMeta(apiVersion, kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
+}
+
+// headless services let clients see the pod's own address. Pods that are not ready are published, since slurmd and slurmctld meet before
+// anything is ready.
+func headless(meta metav1.ObjectMeta, selector map[string]string, ports ...corev1.ServicePort) *corev1.Service {
+	for i := range ports {
+		ports[i].Protocol = corev1.ProtocolTCP
+		ports[i].TargetPort = intstr.FromInt32(ports[i].Port)
+	}
+	return &corev1.Service{TypeMeta: typeMeta("v1", "Service"), ObjectMeta: meta, Spec: corev1.ServiceSpec{
+		ClusterIP: corev1.ClusterIPNone, Selector: selector, Ports: ports, PublishNotReadyAddresses: true,
+	}}
+}
+
+// keySecret is a Secret for a key that is made once.
+func keySecret(c *v1alpha1.Controller, ref v1alpha1.KeyRef, key []byte) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta: typeMeta("v1", "Secret"), ObjectMeta: owned(c.Namespace, ref.Name, controllerLabels(c), ownerOf(c, "Controller")),
+		Data: map[string][]byte{ref.Key: key}, Immutable: new(true),
+	}
+}
+
+// podTemplate has the user's labels and annotations beside ours.
+func podTemplate(o *v1alpha1.PodOptions, labels map[string]string, spec corev1.PodSpec) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: with(o.Metadata.Labels, labels), Annotations: o.Metadata.Annotations}, Spec: spec}
+}
+
+// options puts the user's settings into a pod spec.
+func options(spec *corev1.PodSpec, o *v1alpha1.PodOptions) {
+	spec.NodeSelector, spec.Affinity, spec.Tolerations = o.Spec.NodeSelector, o.Spec.Affinity, o.Spec.Tolerations
+	spec.PriorityClassName, spec.ImagePullSecrets = o.Spec.PriorityClassName, o.Spec.ImagePullSecrets
+}
+
+func podSecurity(o *v1alpha1.PodOptions, uid, gid int64) *corev1.PodSecurityContext {
+	c := &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), RunAsUser: &uid, RunAsGroup: &gid,
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if u := o.Spec.SecurityContext; u != nil {
+		c.RunAsUser, c.RunAsGroup, c.FSGroup = cmp.Or(u.RunAsUser, c.RunAsUser), cmp.Or(u.RunAsGroup, c.RunAsGroup), u.FSGroup
+	}
+	return c
+}
+
+// with returns a new map; later maps win.
+func with(all ...map[string]string) map[string]string {
+	merged := map[string]string{}
+	for _, m := range all {
+		maps.Copy(merged, m)
+	}
+	return merged
+}
+
+// asJSON is an object as it is sent: without its status, and without what is empty.
+func asJSON(o Object) (map[string]any, error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	var m map[string]any
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, err
+	}
+	delete(m, "status")
+	prune(m)
+	return m, nil
+}
+
+// prune removes nulls and empty objects that only Go's zero values are. An empty emptyDir is a choice, and stays.
+func prune(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, child := range v {
+			prune(child)
+			m, ok := child.(map[string]any)
+			if child == nil || ok && len(m) == 0 && (key == "resources" || key == "strategy" || key == "updateStrategy" || key == "status") {
+				delete(v, key)
+			}
+		}
+	case []any:
+		for _, child := range v {
+			prune(child)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package controlplane
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slurmtide/slurmtide/internal/golden"
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+func manifests(t *testing.T, objects []Object) string {
+	t.Helper()
+	text := ""
+	for _, o := range objects {
+		m, err := asJSON(o)
+		require.NoError(t, err)
+		one, err := yaml.Marshal(m)
+		require.NoError(t, err)
+		text += "---\n" + string(one)
+	}
+	return text
+}
+
+// Whole objects, in testdata.
+func TestObjects(t *testing.T) {
+	tests := map[string]*v1alpha1.Controller{
+		"plain": controller(nil),
+		"full": controller(func(c *v1alpha1.Controller) {
+			c.Spec.ClusterName = "tide_1"
+			c.Spec.SlurmKeyRef = &v1alpha1.KeyRef{Name: "keys", Key: "auth"}
+			c.Spec.JWTKeyRef = &v1alpha1.KeyRef{Name: "keys", Key: "jwt"}
+			c.Spec.Slurmctld.Args = []string{"-v"}
+			c.Spec.Slurmctld.Env = []corev1.EnvVar{{Name: "TZ", Value: "Europe/Berlin"}}
+			c.Spec.Slurmctld.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}
+			c.Spec.Bridge = &v1alpha1.BridgeOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "mirror/slurmtide:1", Args: []string{"--log-format=json"}}}
+			c.Spec.Template.Metadata = v1alpha1.PodMetadata{Labels: map[string]string{"team": "hpc"}, Annotations: map[string]string{"note": "x"}}
+			c.Spec.Template.Spec = v1alpha1.PodSpecOptions{
+				NodeSelector: map[string]string{"pool": "control"}, PriorityClassName: "high",
+				Tolerations:      []corev1.Toleration{{Key: "control", Operator: corev1.TolerationOpExists}},
+				ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}},
+				SecurityContext:  &v1alpha1.PodSecurityOptions{RunAsUser: new(int64(401)), RunAsGroup: new(int64(401))},
+			}
+			c.Spec.Persistence = v1alpha1.Persistence{StorageClassName: new("fast"), Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")},
+			}}
+		}),
+		"claim": controller(func(c *v1alpha1.Controller) {
+			c.Spec.Persistence = v1alpha1.Persistence{ExistingClaim: "state"}
+			c.Spec.Bridge = &v1alpha1.BridgeOptions{Enabled: new(false)}
+		}),
+		"external": controller(func(c *v1alpha1.Controller) {
+			c.Spec = v1alpha1.ControllerSpec{External: &v1alpha1.ExternalController{Host: "head.example.com"}}
+		}),
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			objects, err := ControllerObjects(c, map[string]string{"slurm.conf": "ClusterName=tide\n"}, settings)
+			require.NoError(t, err)
+			golden.Compare(t, "testdata/"+name+".yaml", manifests(t, objects))
+		})
+	}
+}
+
+func TestRestApiObjects(t *testing.T) {
+	r := &v1alpha1.RestApi{ObjectMeta: metav1.ObjectMeta{Name: "tide", Namespace: "slurm", UID: "uid-of-restapi"}, Spec: v1alpha1.RestApiSpec{
+		ControllerRef: v1alpha1.ObjectRef{Name: "tide"}, Replicas: new(int32(2)),
+	}}
+	objects, err := RestApiObjects(r, controller(nil), settings)
+	require.NoError(t, err)
+	golden.Compare(t, "testdata/restapi.yaml", manifests(t, objects))
+
+	_, err = RestApiObjects(r, controller(func(c *v1alpha1.Controller) { c.Spec.Slurmctld = nil }), settings)
+	require.EqualError(t, err, "spec.slurmrestd.image is missing, and Controller tide names no image: name one with slurmrestd")
+}
+
+// By LabelCluster the bridge knows the pods that it may delete.
+func TestNoPodLooksLikeANode(t *testing.T) {
+	objects, err := ControllerObjects(controller(nil), nil, settings)
+	require.NoError(t, err)
+	for _, o := range objects {
+		assert.NotContains(t, o.GetLabels(), v1alpha1.LabelCluster)
+	}
+	assert.NotContains(t, controllerLabels(controller(nil)), v1alpha1.LabelCluster)
+}
+
+func TestContains(t *testing.T) {
+	tests := map[string]struct {
+		have, want string
+		same       bool
+	}{
+		"defaults beside":        {`{"a": 1, "b": 2}`, `{"a": 1}`, true},
+		"a value":                {`{"a": 1}`, `{"a": 2}`, false},
+		"missing":                {`{}`, `{"a": 1}`, false},
+		"deep":                   {`{"a": [{"b": 1, "c": 2}]}`, `{"a": [{"b": 1}]}`, true},
+		"deep value":             {`{"a": [{"b": 1, "c": 2}]}`, `{"a": [{"b": 2}]}`, false},
+		"a longer list":          {`{"a": [1, 2]}`, `{"a": [1]}`, false},
+		"an empty object is one": {`{"a": {"b": 1}}`, `{"a": {}}`, true},
+		"or none":                {`{}`, `{"a": {}}`, true},
+		"an empty list is none":  {`{}`, `{"a": []}`, true},
+		"another type":           {`{"a": "1"}`, `{"a": {"b": 1}}`, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var have, want any
+			require.NoError(t, yaml.Unmarshal([]byte(test.have), &have))
+			require.NoError(t, yaml.Unmarshal([]byte(test.want), &want))
+			assert.Equal(t, test.same, contains(have, want))
+		})
+	}
+}
+
+func TestStamp(t *testing.T) {
+	objects, err := ControllerObjects(controller(nil), map[string]string{"slurm.conf": "a"}, settings)
+	require.NoError(t, err)
+	again, err := ControllerObjects(controller(nil), map[string]string{"slurm.conf": "a"}, settings)
+	require.NoError(t, err)
+	for i := range objects {
+		want, hash, err := stamped(objects[i])
+		require.NoError(t, err)
+		_, same, err := stamped(again[i])
+		require.NoError(t, err)
+		assert.Equal(t, hash, same)
+		live := objects[i]
+		live.SetAnnotations(map[string]string{AnnotationApplied: hash, "somebody": "else"})
+		ok, err := has(live, want)
+		require.NoError(t, err)
+		assert.True(t, ok, "%T %s", live, live.GetName())
+	}
+}

@@ -1,0 +1,277 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/controlplane/inplace"
+)
+
+var everything = labels.Everything()
+
+// controller carries out a Controller.
+func (l *Loop) controller(ctx context.Context, namespace, name string) error {
+	c, err := l.controllers.Controllers(namespace).Get(name)
+	if apierrors.IsNotFound(err) || err == nil && c.DeletionTimestamp != nil {
+		return nil // what it owned goes with it
+	}
+	if err != nil {
+		return err
+	}
+	seen := SeenController{Pod: l.slurmctldPod(c)}
+	files, err := l.prepare(ctx, c)
+	if err == nil {
+		seen.Hash = inplace.Hash(files)
+		err = l.applyController(ctx, c, files)
+	}
+	if err == nil && seen.Pod != nil {
+		err = l.nudge(ctx, seen.Pod, seen.Hash)
+	}
+	if seen.Problem, err = problem(err); seen.Problem == nil && err != nil {
+		return err
+	}
+	return errors.Join(err, l.controllerStatus(ctx, c, ControllerStatus(c, seen)))
+}
+
+// problem takes what the user has to mend out of an error. What is left is tried again, and shown until it works.
+func problem(err error) (*Problem, error) {
+	if err == nil {
+		return nil, nil
+	}
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p, nil
+	}
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		return &Problem{"ApplyFailed", err.Error()}, err
+	}
+	return nil, err
+}
+
+// prepare sees that the Controller can be carried out, makes its keys, and gives its configuration files.
+func (l *Loop) prepare(ctx context.Context, c *v1alpha1.Controller) (map[string]string, error) {
+	all, err := l.controllers.Controllers(c.Namespace).List(everything)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range all {
+		if other.Name != c.Name && ClusterName(other) == ClusterName(c) && older(other, c) {
+			return nil, &Problem{"ClusterNameTaken", fmt.Sprintf("Controller %s of this namespace has the cluster name %s already: give this one another spec.clusterName", other.Name, ClusterName(c))}
+		}
+	}
+	if err := l.keys(ctx, c); err != nil {
+		return nil, err
+	}
+	if c.Spec.External != nil {
+		return nil, nil
+	}
+	cluster := Cluster{Controller: c, Scripts: map[string]map[string]string{}, Settings: l.o.Settings}
+	if cluster.Files, err = l.files(ctx, c.Namespace, "spec.configFileRefs", c.Spec.ConfigFileRefs); err != nil {
+		return nil, err
+	}
+	for _, kind := range scriptFields {
+		if cluster.Scripts[kind.field], err = l.files(ctx, c.Namespace, kind.field, kind.refs(&c.Spec)); err != nil {
+			return nil, err
+		}
+	}
+	sets, err := l.nodeSets.NodeSets(c.Namespace).List(everything)
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range sets {
+		if set.Spec.ClusterRef.Name == ClusterName(c) && set.DeletionTimestamp == nil {
+			cluster.NodeSets = append(cluster.NodeSets, set)
+		}
+	}
+	files, err := Config(cluster)
+	if err != nil {
+		return nil, &Problem{"InvalidConfig", err.Error()}
+	}
+	return files, nil
+}
+
+// files reads ConfigMaps.
+func (l *Loop) files(ctx context.Context, namespace, field string, refs []v1alpha1.ObjectRef) (map[string]string, error) {
+	all := map[string]string{}
+	for _, ref := range refs {
+		m, err := l.kube.CoreV1().ConfigMaps(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, &Problem{"ConfigFileMissing", fmt.Sprintf("%s: there is no ConfigMap %s: create it, or remove the reference", field, ref.Name)}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading ConfigMap %s: %w", ref.Name, err)
+		}
+		maps.Copy(all, m.Data)
+	}
+	return all, nil
+}
+
+func older(a, b *v1alpha1.Controller) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+// keys makes the keys that are ours to make, once, and looks whether the others are there.
+func (l *Loop) keys(ctx context.Context, c *v1alpha1.Controller) error {
+	for _, k := range []struct {
+		field string
+		given bool
+		ref   v1alpha1.KeyRef
+	}{
+		{"spec.slurmKeyRef", c.Spec.SlurmKeyRef != nil, slurmKeyRef(c)},
+		{"spec.jwtKeyRef", c.Spec.JWTKeyRef != nil, jwtKeyRef(c)},
+	} {
+		if _, err := l.secretKey(ctx, c.Namespace, k.field, k.ref); err == nil {
+			continue
+		} else if _, missing := errors.AsType[*Problem](err); !missing || k.given {
+			return err
+		}
+		// Text, since slurmd pods may get it in a variable.
+		key := []byte(rand.Text() + rand.Text() + rand.Text())
+		_, err := l.kube.CoreV1().Secrets(c.Namespace).Create(ctx, keySecret(c, k.ref, key), metav1.CreateOptions{FieldManager: FieldManager})
+		if apierrors.IsAlreadyExists(err) { // without that key, or it came just now
+			return &Problem{"KeyMissing", fmt.Sprintf("Secret %s exists, but has no %s: delete it, or name your own key in %s", k.ref.Name, k.ref.Key, k.field)}
+		}
+		if err != nil {
+			return fmt.Errorf("making Secret %s: %w", k.ref.Name, err)
+		}
+		l.o.Log.Info("made a key", "namespace", c.Namespace, "secret", k.ref.Name)
+	}
+	return nil
+}
+
+// secretKey reads a key. A *Problem says that it is not there.
+func (l *Loop) secretKey(ctx context.Context, namespace, field string, ref v1alpha1.KeyRef) ([]byte, error) {
+	s, err := l.kube.CoreV1().Secrets(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, &Problem{"KeyMissing", fmt.Sprintf("%s: there is no Secret %s: create it, with the key under %s", field, ref.Name, ref.Key)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s: %w", ref.Name, err)
+	}
+	if len(s.Data[ref.Key]) == 0 {
+		return nil, &Problem{"KeyMissing", fmt.Sprintf("%s: Secret %s has no %s, or an empty one", field, ref.Name, ref.Key)}
+	}
+	return s.Data[ref.Key], nil
+}
+
+func (l *Loop) applyController(ctx context.Context, c *v1alpha1.Controller, files map[string]string) error {
+	objects, err := ControllerObjects(c, files, l.o.Settings)
+	if err != nil {
+		return err
+	}
+	return l.applyAll(ctx, objects)
+}
+
+func (l *Loop) applyAll(ctx context.Context, objects []Object) error {
+	for _, o := range objects {
+		if err := l.applier.apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nudge makes the kubelet bring the pod's files up to date at once.
+func (l *Loop) nudge(ctx context.Context, pod *corev1.Pod, hash string) error {
+	if pod.Annotations[AnnotationWanted] == hash || pod.DeletionTimestamp != nil || reportOf(pod).InForce == hash {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]string{AnnotationWanted: hash}}})
+	if err != nil {
+		return err
+	}
+	_, err = l.kube.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // another pod comes by the watch
+	}
+	return err
+}
+
+// controllerStatus writes the status if it has changed, and tells of what users should know.
+func (l *Loop) controllerStatus(ctx context.Context, c *v1alpha1.Controller, status v1alpha1.ControllerStatus) error {
+	if equality.Semantic.DeepEqual(status, c.Status) {
+		return nil
+	}
+	next := c.DeepCopy()
+	next.Status = status
+	if _, err := l.tide.SlurmtideV1alpha1().Controllers(c.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
+		return fmt.Errorf("writing the status of Controller %s: %w", c.Name, err)
+	}
+	l.tellChanges(c, c.Status.Conditions, status.Conditions)
+	return nil
+}
+
+// tellChanges makes an Event of each condition that has a new reason: a warning if it is not True.
+func (l *Loop) tellChanges(about runtime.Object, before, now []metav1.Condition) {
+	for _, one := range now {
+		old := meta.FindStatusCondition(before, one.Type)
+		calm := one.Status != metav1.ConditionFalse || one.Reason == "Pending" || one.Reason == "Starting" || one.Reason == "NoPod" || one.Reason == "NoPods"
+		switch {
+		case old != nil && old.Reason == one.Reason && old.Message == one.Message, calm && (old == nil || old.Status == one.Status):
+			continue
+		}
+		kind := corev1.EventTypeNormal
+		if !calm {
+			kind = corev1.EventTypeWarning
+		}
+		note := one.Message
+		if len(note) > 1000 { // the API server takes 1024
+			note = note[:1000] + "..."
+		}
+		l.events.Eventf(about, nil, kind, one.Type+one.Reason, "Reconcile", "%s", note)
+	}
+}
+
+// restAPI carries out a RestApi.
+func (l *Loop) restAPI(ctx context.Context, namespace, name string) error {
+	r, err := l.restApis.RestApis(namespace).Get(name)
+	if apierrors.IsNotFound(err) || err == nil && r.DeletionTimestamp != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	seen, err := problem(l.applyRestAPI(ctx, r))
+	status := RestApiStatus(r, seen, l.deployment(r))
+	if equality.Semantic.DeepEqual(status, r.Status) {
+		return err
+	}
+	next := r.DeepCopy()
+	next.Status = status
+	if _, bad := l.tide.SlurmtideV1alpha1().RestApis(namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); bad != nil {
+		return errors.Join(err, fmt.Errorf("writing the status of RestApi %s: %w", name, bad))
+	}
+	l.tellChanges(r, r.Status.Conditions, status.Conditions)
+	return err
+}
+
+func (l *Loop) applyRestAPI(ctx context.Context, r *v1alpha1.RestApi) error {
+	c, err := l.controllers.Controllers(r.Namespace).Get(r.Spec.ControllerRef.Name)
+	if apierrors.IsNotFound(err) {
+		return &Problem{"ControllerMissing", fmt.Sprintf("there is no Controller %s in this namespace: create it", r.Spec.ControllerRef.Name)}
+	}
+	if err != nil {
+		return err
+	}
+	objects, err := RestApiObjects(r, c, l.o.Settings)
+	if err != nil {
+		return &Problem{"Invalid", err.Error()}
+	}
+	return l.applyAll(ctx, objects)
+}

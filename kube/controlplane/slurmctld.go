@@ -1,0 +1,265 @@
+package controlplane
+
+import (
+	"cmp"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/controlplane/inplace"
+)
+
+// Directories in the pod of slurmctld.
+const (
+	etcDir     = "/etc/slurm"
+	wantedDir  = "/etc/slurmtide/config"
+	keysDir    = "/etc/slurmtide/keys"
+	programDir = "/opt/slurmtide"
+	stateDir   = "/var/spool/slurmctld"
+	spoolDir   = "/var/spool/slurmtide"
+	keptDir    = "/var/spool/slurmtide-config"
+)
+
+const stateVolume = "statesave"
+
+// defaultSize is that of the claim for slurmctld's state.
+const defaultSize = "4Gi"
+
+// statefulSet gives slurmctld's pod the fixed name that SlurmctldHost wants.
+func statefulSet(c *v1alpha1.Controller, meta metav1.ObjectMeta, s Settings) *appsv1.StatefulSet {
+	labels := controllerLabels(c)
+	set := &appsv1.StatefulSet{TypeMeta: typeMeta("apps/v1", "StatefulSet"), ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
+		Replicas:             new(int32(1)),
+		ServiceName:          workload(c.Name),
+		Selector:             &metav1.LabelSelector{MatchLabels: labels},
+		PodManagementPolicy:  appsv1.ParallelPodManagement,
+		RevisionHistoryLimit: new(int32(1)),
+		Template:             podTemplate(&c.Spec.Template, labels, slurmctldPod(c, s)),
+	}}
+	p := &c.Spec.Persistence
+	if enabled(p.Enabled) && p.ExistingClaim == "" {
+		claim := corev1.PersistentVolumeClaim{
+			TypeMeta: typeMeta("v1", "PersistentVolumeClaim"), ObjectMeta: metav1.ObjectMeta{Name: stateVolume, Labels: labels},
+			Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: p.StorageClassName, AccessModes: p.AccessModes, Resources: *p.Resources.DeepCopy()},
+		}
+		if len(claim.Spec.AccessModes) == 0 {
+			claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		}
+		if claim.Spec.Resources.Requests.Storage().IsZero() {
+			claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(defaultSize)}
+		}
+		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
+	}
+	return set
+}
+
+func enabled(b *bool) bool { return b == nil || *b }
+
+func slurmctldPod(c *v1alpha1.Controller, s Settings) corev1.PodSpec {
+	slurm, jwt := slurmKeyRef(c), jwtKeyRef(c)
+	spec := corev1.PodSpec{
+		ServiceAccountName: workload(c.Name),
+		// Only the bridge and reconfigure speak to Kubernetes; the token is a volume of its own.
+		AutomountServiceAccountToken: new(false),
+		EnableServiceLinks:           new(false),
+		// slurmctld saves its state within a second of SIGTERM.
+		TerminationGracePeriodSeconds: new(int64(30)),
+		SecurityContext:               podSecurity(&c.Spec.Template, uidSlurm, uidSlurm),
+		InitContainers:                []corev1.Container{directories(c), installPrograms(c, s), initialConfig(c)},
+		Containers:                    []corev1.Container{slurmctld(c), reconfigure(c, "run"), bridgesSlurmrestd(c)},
+		Volumes: []corev1.Volume{
+			{Name: "etc-slurm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			{Name: "programs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			{Name: "config", VolumeSource: projected(configMap(configName(c.Name)))},
+			{Name: "client-config", VolumeSource: projected(configMap(clientName(c.Name)))},
+			{Name: "keys", VolumeSource: projected(secretKey(slurm, SlurmKey), secretKey(jwt, JWTKey))},
+			{Name: "jwt-key", VolumeSource: projected(secretKey(jwt, JWTKey))},
+			{Name: "token", VolumeSource: serviceAccountToken()},
+		},
+	}
+	if spec.SecurityContext.FSGroup == nil {
+		spec.SecurityContext.FSGroup = new(gidKeys)
+	}
+	if enabled(bridgeOptions(c).Enabled) {
+		spec.Containers = append(spec.Containers, bridge(c, s))
+	}
+	switch p := &c.Spec.Persistence; {
+	case !enabled(p.Enabled):
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: stateVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	case p.ExistingClaim != "":
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: stateVolume, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: p.ExistingClaim},
+		}})
+	}
+	options(&spec, &c.Spec.Template)
+	return spec
+}
+
+// directories makes the parts of the state volume, so that they belong to SlurmUser without anything running as root. The volume's
+// root is group-writable and set-group-ID because of fsGroup; the spool and the programs want neither.
+func directories(c *v1alpha1.Controller) corev1.Container {
+	d := container("directories", c.Spec.Slurmctld, "/bin/sh", "-euc",
+		"mkdir -p state/slurmctld state/spool state/config programs/bin; chmod g-s state/slurmctld state/spool state/config programs/bin; chmod 0755 state/slurmctld state/config programs/bin; chmod 0700 state/spool")
+	d.Args = nil
+	d.WorkingDir = "/volumes"
+	d.VolumeMounts = []corev1.VolumeMount{{Name: stateVolume, MountPath: "/volumes/state"}, {Name: "programs", MountPath: "/volumes/programs"}}
+	return d
+}
+
+// installPrograms copies the programs out of an image that has no shell.
+func installPrograms(c *v1alpha1.Controller, s Settings) corev1.Container {
+	o := bridgeOptions(c).ContainerOptions
+	o.Image = cmp.Or(o.Image, s.Image)
+	i := container("programs", &o)
+	i.Args, i.Env = []string{"install-programs", "--reconfigure", programDir}, nil
+	i.VolumeMounts = []corev1.VolumeMount{{Name: "programs", SubPath: "bin", MountPath: programDir}}
+	return i
+}
+
+// initialConfig puts the configuration in place that slurmctld starts with.
+func initialConfig(c *v1alpha1.Controller) corev1.Container {
+	i := reconfigure(c, "init")
+	i.Name = "config"
+	return i
+}
+
+// reconfigure gives slurmctld new configurations that it has found good.
+func reconfigure(c *v1alpha1.Controller, command string) corev1.Container {
+	r := container(ContainerReconfigure, c.Spec.Slurmctld, programDir+"/reconfigure", command)
+	r.Args = nil
+	r.Resources = small()
+	r.Env = append(r.Env, fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_NAMESPACE", "metadata.namespace"))
+	r.VolumeMounts = []corev1.VolumeMount{
+		{Name: "etc-slurm", MountPath: etcDir},
+		{Name: "config", MountPath: wantedDir, ReadOnly: true},
+		{Name: "keys", MountPath: keysDir, ReadOnly: true},
+		{Name: "programs", SubPath: "bin", MountPath: programDir, ReadOnly: true},
+		{Name: stateVolume, SubPath: "config", MountPath: keptDir},
+		{Name: "token", MountPath: inplace.ServiceAccountDir, ReadOnly: true},
+	}
+	return r
+}
+
+func slurmctld(c *v1alpha1.Controller) corev1.Container {
+	s := container(ContainerSlurmctld, c.Spec.Slurmctld, "slurmctld", "-D")
+	s.Ports = []corev1.ContainerPort{{Name: "slurmctld", ContainerPort: slurmctldPort, Protocol: corev1.ProtocolTCP}}
+	s.VolumeMounts = []corev1.VolumeMount{
+		{Name: "etc-slurm", MountPath: etcDir, ReadOnly: true},
+		{Name: stateVolume, SubPath: "slurmctld", MountPath: stateDir},
+		{Name: stateVolume, SubPath: "spool", MountPath: spoolDir},
+		{Name: "programs", SubPath: "bin", MountPath: programDir, ReadOnly: true},
+	}
+	// scontrol ping ends with 0 also when slurmctld is down. /readyz is there only since 25.11.
+	s.ReadinessProbe = &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/sh", "-c", "scontrol ping | grep -q 'is UP'"}}},
+		PeriodSeconds: 5, TimeoutSeconds: 10,
+	}
+	// What it ends with is said by the last lines of its log.
+	s.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	return s
+}
+
+// slurmrestd holds no key: SLURM_JWT=daemon makes it pass on the callers' tokens.
+func slurmrestd(o *v1alpha1.ContainerOptions, address string) corev1.Container {
+	r := container(ContainerSlurmrestd, o, "slurmrestd", "-a", "rest_auth/jwt", "-s", "openapi/slurmctld", fmt.Sprintf("%s:%d", address, slurmrestdPort))
+	r.Env = append(r.Env,
+		corev1.EnvVar{Name: "SLURM_JWT", Value: "daemon"},
+		// It would put itself into namespaces of its own, needs CAP_SYS_ADMIN for that, and ends without. The container is that already.
+		corev1.EnvVar{Name: "SLURMRESTD_SECURITY", Value: "disable_unshare_sysv,disable_unshare_files"})
+	r.VolumeMounts = []corev1.VolumeMount{{Name: "client-config", MountPath: etcDir, ReadOnly: true}}
+	return r
+}
+
+// bridgesSlurmrestd is the one that the bridge uses; nobody else reaches it.
+func bridgesSlurmrestd(c *v1alpha1.Controller) corev1.Container {
+	r := slurmrestd(c.Spec.Slurmctld, "127.0.0.1")
+	r.Args, r.Resources = nil, small() // those are slurmctld's
+	r.SecurityContext.RunAsUser, r.SecurityContext.RunAsGroup = new(uidSlurmrest), new(uidSlurmrest)
+	return r
+}
+
+func bridgeOptions(c *v1alpha1.Controller) *v1alpha1.BridgeOptions {
+	return cmp.Or(c.Spec.Bridge, &v1alpha1.BridgeOptions{}).DeepCopy()
+}
+
+// bridge runs as SlurmUser, who owns the spool.
+func bridge(c *v1alpha1.Controller, s Settings) corev1.Container {
+	o := bridgeOptions(c).ContainerOptions
+	o.Image = cmp.Or(o.Image, s.Image)
+	b := container(ContainerBridge, &o)
+	where, port := address(c, s)
+	b.Args = append([]string{
+		"bridge",
+		"--namespace=" + c.Namespace,
+		"--cluster=" + ClusterName(c),
+		"--spool=" + spoolDir,
+		fmt.Sprintf("--slurmrestd=http://127.0.0.1:%d", slurmrestdPort),
+		"--jwt-key=" + keysDir + "/" + JWTKey,
+		fmt.Sprintf("--conf-server=%s:%d", where, port),
+		"--pod-service=" + nodesService(c.Name),
+	}, o.Args...)
+	b.Ports = []corev1.ContainerPort{{Name: "metrics", ContainerPort: metricsPort, Protocol: corev1.ProtocolTCP}}
+	b.VolumeMounts = []corev1.VolumeMount{
+		{Name: "jwt-key", MountPath: keysDir, ReadOnly: true},
+		{Name: "token", MountPath: inplace.ServiceAccountDir, ReadOnly: true},
+		{Name: stateVolume, SubPath: "spool", MountPath: spoolDir},
+	}
+	return b
+}
+
+// container is one with the user's options, and without rights.
+func container(name string, o *v1alpha1.ContainerOptions, command ...string) corev1.Container {
+	o = cmp.Or(o, &v1alpha1.ContainerOptions{}).DeepCopy()
+	c := corev1.Container{
+		Name: name, Image: o.Image, ImagePullPolicy: o.ImagePullPolicy, Command: command, Args: o.Args, Env: o.Env, Resources: o.Resources,
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+	}
+	if c.Resources.Requests == nil && c.Resources.Limits == nil && c.Resources.Claims == nil {
+		c.Resources = small()
+	}
+	return c
+}
+
+func small() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
+	}}
+}
+
+func fieldEnv(name, field string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: field}}}
+}
+
+func projected(sources ...corev1.VolumeProjection) corev1.VolumeSource {
+	return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources, DefaultMode: new(int32(0o444))}}
+}
+
+func configMap(name string) corev1.VolumeProjection {
+	return corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}
+}
+
+// secretKey projects a key under our name for it, mode 0440.
+func secretKey(ref v1alpha1.KeyRef, name string) corev1.VolumeProjection {
+	return corev1.VolumeProjection{Secret: &corev1.SecretProjection{
+		LocalObjectReference: corev1.LocalObjectReference{Name: ref.Name},
+		Items:                []corev1.KeyToPath{{Key: ref.Key, Path: name, Mode: new(int32(0o440))}},
+	}}
+}
+
+// serviceAccountToken is what Kubernetes mounts by itself into every container when asked to.
+func serviceAccountToken() corev1.VolumeSource {
+	return projected(
+		corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(3607))}},
+		corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
+			Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+		}},
+	)
+}

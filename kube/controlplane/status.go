@@ -1,0 +1,185 @@
+package controlplane
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/controlplane/inplace"
+)
+
+// maxMessage is what a condition's message may have, in bytes; the API server takes 32768.
+const maxMessage = 4096
+
+// Problem is why an object cannot be carried out. Reason is a word for programs.
+type Problem struct{ Reason, Message string }
+
+func (p *Problem) Error() string { return p.Message }
+
+// SeenController is what became of a Controller so far.
+type SeenController struct {
+	Problem *Problem    // nil: it can be carried out
+	Hash    string      // of the configuration that it asks for; "" with a Problem
+	Pod     *corev1.Pod // slurmctld's; nil: there is none
+}
+
+// reportOf is what the pod says of its configurations.
+func reportOf(pod *corev1.Pod) (r inplace.Report) {
+	if pod != nil {
+		_ = json.Unmarshal([]byte(pod.Annotations[inplace.Annotation]), &r) // what cannot be read says nothing
+	}
+	return r
+}
+
+// ControllerStatus is the status that follows.
+func ControllerStatus(c *v1alpha1.Controller, seen SeenController) v1alpha1.ControllerStatus {
+	s := *c.Status.DeepCopy()
+	s.ObservedGeneration, s.ClusterName = c.Generation, ClusterName(c)
+	set := func(one metav1.Condition) { setCondition(&s.Conditions, one, c.Generation) }
+	set(accepted(seen.Problem, "the Controller can be used"))
+	if c.Spec.External != nil {
+		set(metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: "External", Message: "slurmctld runs elsewhere"})
+		return s
+	}
+	set(available(seen.Pod))
+	report := reportOf(seen.Pod)
+	if report.InForce != "" {
+		s.ConfigInForce = report.InForce
+	}
+	set(configInForce(seen, report))
+	return s
+}
+
+func accepted(p *Problem, well string) metav1.Condition {
+	if p != nil {
+		return metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: p.Reason, Message: p.Message}
+	}
+	return metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid", Message: well}
+}
+
+func configInForce(seen SeenController, r inplace.Report) metav1.Condition {
+	one := metav1.Condition{Type: v1alpha1.ConditionConfigInForce, Status: metav1.ConditionFalse}
+	stays := ""
+	if r.InForce != "" {
+		stays = "; the configuration before it stays in force"
+	}
+	switch {
+	case seen.Problem != nil:
+		one.Reason, one.Message = "NotMade", "there is no new configuration: "+seen.Problem.Message+stays
+	case r.Rejected == seen.Hash && seen.Hash != "":
+		one.Reason, one.Message = "Rejected", "slurmctld refuses the configuration: "+r.Error+stays
+	case r.InForce == seen.Hash && seen.Hash != "":
+		one.Status, one.Reason, one.Message = metav1.ConditionTrue, "InForce", "slurmctld runs with the configuration"
+	default:
+		one.Reason, one.Message = "Pending", "slurmctld has not read the configuration yet"+stays
+	}
+	return one
+}
+
+// available looks at slurmctld's pod.
+func available(pod *corev1.Pod) metav1.Condition {
+	one := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse}
+	if pod == nil {
+		one.Reason, one.Message = "NoPod", "there is no pod of slurmctld yet"
+		return one
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == ContainerSlurmctld && s.Ready {
+			one.Status, one.Reason, one.Message = metav1.ConditionTrue, "Answers", "slurmctld answers"
+			return one
+		}
+	}
+	if reason, message := trouble(pod); reason != "" {
+		one.Reason, one.Message = reason, message
+		return one
+	}
+	one.Reason, one.Message = "Starting", fmt.Sprintf("slurmctld in pod %s does not answer yet", pod.Name)
+	return one
+}
+
+// trouble is what keeps a pod from running, "" if nothing does that Kubernetes knows of.
+func trouble(pod *corev1.Pod) (reason, message string) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return "Unschedulable", fmt.Sprintf("pod %s: %s", pod.Name, c.Message)
+		}
+	}
+	for _, s := range append(append([]corev1.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...) {
+		ended := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+		said := ""
+		if ended != nil && ended.ExitCode != 0 {
+			said = fmt.Sprintf(" (exit code %d): %s", ended.ExitCode, lastWords(ended.Message))
+		}
+		switch w := s.State.Waiting; {
+		case w != nil && (w.Reason == "CrashLoopBackOff" || s.Name == ContainerSlurmctld && ended != nil):
+			return "Fails", fmt.Sprintf("container %s of pod %s ends again and again%s", s.Name, pod.Name, said)
+		case w != nil && w.Reason != "PodInitializing" && w.Reason != "ContainerCreating":
+			return cmp.Or(w.Reason, "Waiting"), fmt.Sprintf("container %s of pod %s: %s", s.Name, pod.Name, w.Message)
+		case s.Name == ContainerSlurmctld && s.State.Terminated != nil:
+			return "Fails", fmt.Sprintf("container %s of pod %s has ended%s", s.Name, pod.Name, said)
+		}
+	}
+	return "", ""
+}
+
+// lastWords are the errors in what a daemon said last, or its last line.
+func lastWords(log string) string {
+	var errs []string
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	for _, line := range lines {
+		for _, level := range []string{"fatal: ", "error: "} {
+			if _, text, ok := strings.Cut(line, level); ok {
+				errs = append(errs, level+text)
+				break
+			}
+		}
+	}
+	if len(errs) > 3 {
+		errs = errs[len(errs)-3:]
+	}
+	if errs == nil {
+		errs = lines[len(lines)-1:]
+	}
+	return strings.Join(errs, "; ")
+}
+
+// RestApiStatus is the status that follows. d is nil if there is no Deployment yet.
+//
+//nolint:revive // as the kind
+func RestApiStatus(r *v1alpha1.RestApi, problem *Problem, d *appsv1.Deployment) v1alpha1.RestApiStatus {
+	s := *r.Status.DeepCopy()
+	s.ObservedGeneration = r.Generation
+	s.Selector = labels.Set(restApiLabels(r)).String()
+	set := func(one metav1.Condition) { setCondition(&s.Conditions, one, r.Generation) }
+	set(accepted(problem, "the RestApi can be used"))
+	one := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: "NoPods", Message: "there are no pods of slurmrestd yet"}
+	if d != nil {
+		s.Replicas = d.Status.Replicas
+		want := int32(1)
+		if d.Spec.Replicas != nil {
+			want = *d.Spec.Replicas
+		}
+		one.Reason, one.Message = "Starting", fmt.Sprintf("%d of %d answer", d.Status.ReadyReplicas, want)
+		if d.Status.ReadyReplicas >= want {
+			one.Status, one.Reason = metav1.ConditionTrue, "Answers"
+		}
+	}
+	set(one)
+	return s
+}
+
+func setCondition(all *[]metav1.Condition, one metav1.Condition, generation int64) {
+	one.ObservedGeneration = generation
+	if len(one.Message) > maxMessage {
+		one.Message = strings.ToValidUTF8(one.Message[:maxMessage-3], "") + "..."
+	}
+	meta.SetStatusCondition(all, one)
+}

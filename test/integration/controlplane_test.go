@@ -1,0 +1,439 @@
+//go:build integration && controlplane
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/slurmtide/slurmtide/hack/stack"
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/generated/clientset/versioned"
+)
+
+const controllerManifest = "../../docs/examples/controller.yaml"
+
+// plane is a Slurm cluster that `slurmtide controller` has made.
+type plane struct {
+	*cluster
+	version string
+}
+
+// TestControlPlane has slurmtide controller, in a pod with the rights of docs/examples alone, make Slurm clusters of a few objects.
+func TestControlPlane(t *testing.T) {
+	runKubectl(t, "apply", "--server-side", "--force-conflicts", "-f", controllerManifest)
+	t.Cleanup(func() { runKubectl(t, "delete", "--wait=false", "-f", controllerManifest) })
+	of := versions()
+	for i := len(of) - 1; i >= 0; i-- { // the newest first
+		t.Run(of[i], func(t *testing.T) { testControlPlane(t, of[i]) })
+	}
+}
+
+func testControlPlane(t *testing.T, version string) {
+	p := newPlane(t, version)
+	t.Run("validation", p.testValidation)
+	p.t = t
+	began := time.Now()
+	p.createController("SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\n")
+	p.createSet("cpu", "cpu-[0-2]")
+	_, err := p.tide.SlurmtideV1alpha1().RestApis(p.ns).Create(p.ctx, &v1alpha1.RestApi{
+		ObjectMeta: metav1.ObjectMeta{Name: "tide"}, Spec: v1alpha1.RestApiSpec{ControllerRef: v1alpha1.ObjectRef{Name: "tide"}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = p.tide.SlurmtideV1alpha1().Tokens(p.ns).Create(p.ctx, &v1alpha1.Token{
+		ObjectMeta: metav1.ObjectMeta{Name: "portal"}, Spec: v1alpha1.TokenSpec{ControllerRef: &v1alpha1.ObjectRef{Name: "tide"}, Username: "slurm"},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	p.waitCondition(v1alpha1.ConditionAvailable, "Answers")
+	t.Logf("slurmctld answers after %v", time.Since(began).Round(100*time.Millisecond))
+	p.waitInForce()
+	p.eventually("sinfo to show the nodes", func() (bool, string) {
+		out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
+		return strings.Contains(out, "cpu* 3 idle~"), out
+	})
+
+	sub := func(name string, test func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			p.t = t
+			test(t)
+		})
+		p.t = t
+	}
+	sub("a job from zero and back", func(t *testing.T) {
+		began := time.Now()
+		id := p.sbatch("srun hostname", "-N2", "--ntasks-per-node=1")
+		p.waitJob(id, "COMPLETED")
+		t.Logf("a 2-node job from zero: %v", time.Since(began).Round(100*time.Millisecond))
+		assert.Equal(t, "0", p.jobField(id, "Restarts"))
+		p.waitZero("cpu-[0-2]")
+	})
+	sub("slurmrestd takes the token", p.testRestApi)
+	sub("extraConf changes in place", p.testChange)
+	sub("extraConf that slurmctld refuses", p.testRefused)
+	sub("another NodeSet", func(t *testing.T) {
+		p.createSet("more", "more-[0-1]")
+		p.eventually("its nodes", func() (bool, string) {
+			out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
+			return strings.Contains(out, "more 2 idle~"), out
+		})
+		id := p.sbatch("hostname", "-p", "more")
+		p.waitJob(id, "COMPLETED")
+	})
+	sub("at rest nothing is written", p.testRest)
+	sub("deleted", p.testDeleted)
+}
+
+func newPlane(t *testing.T, version string) *plane {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	require.NoError(t, err, "KUBECONFIG must name the test cluster")
+	config.QPS, config.Burst = 100, 200
+	ns := "control-" + strings.ReplaceAll(version, ".", "")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	t.Cleanup(cancel)
+	c := &cluster{t: t, ctx: ctx, ns: ns}
+	c.kube, err = kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	c.tide, err = versioned.NewForConfig(config)
+	require.NoError(t, err)
+	// For its way to run commands in pods.
+	c.Stack, err = stack.Open(config, stack.Options{Namespace: ns, ClusterName: "tide", SlurmVersion: version, NodeLines: []string{"-"}})
+	require.NoError(t, err)
+	c.run = func(stdin io.Reader, container string, command ...string) (stdout, stderr string, err error) {
+		return c.ExecPod(ctx, "tide-controller-0", stdin, container, command...)
+	}
+	p := &plane{c, version}
+	p.deleteNamespace(ctx)
+	_, err = c.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	p.createVolume()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
+		defer cancel()
+		if t.Failed() {
+			asked := [][]string{
+				{"-n", ns, "get", "controllers,restapis,tokens,nodesets,pods,events", "-o", "wide"},
+				{"-n", "slurmtide-system", "get", "pods", "-o", "wide"}, {"-n", "slurmtide-system", "logs", "deploy/slurmtide-controller", "--tail=60"},
+			}
+			for _, container := range []string{"config", "slurmctld", "reconfigure", "slurmrestd", "bridge"} {
+				asked = append(asked, []string{"-n", ns, "logs", "tide-controller-0", "-c", container, "--tail=60"})
+			}
+			for _, args := range asked {
+				out, err := askKubectl(ctx, args...)
+				t.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+			}
+		}
+		p.deleteNamespace(ctx)
+	})
+	return p
+}
+
+func (p *plane) deleteNamespace(ctx context.Context) {
+	err := p.kube.CoreV1().Namespaces().Delete(ctx, p.ns, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		require.NoError(p.t, err)
+	}
+	for ; err == nil; time.Sleep(200 * time.Millisecond) {
+		_, err = p.kube.CoreV1().Namespaces().Get(ctx, p.ns, metav1.GetOptions{})
+	}
+	require.True(p.t, apierrors.IsNotFound(err), "%v", err)
+}
+
+// createVolume makes a directory of this machine the volume for slurmctld's state.
+func (p *plane) createVolume() {
+	dir, err := os.MkdirTemp("/var/tmp", p.ns+"-")
+	require.NoError(p.t, err)
+	require.NoError(p.t, os.Chmod(dir, 0o777))
+	name := "statesave-" + p.ns
+	p.t.Cleanup(func() {
+		_ = p.kube.CoreV1().PersistentVolumes().Delete(context.WithoutCancel(p.ctx), name, metav1.DeleteOptions{})
+		_ = os.RemoveAll(dir)
+	})
+	_ = p.kube.CoreV1().PersistentVolumes().Delete(p.ctx, name, metav1.DeleteOptions{})
+	_, err = p.kube.CoreV1().PersistentVolumes().Create(p.ctx, &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			ClaimRef:                      &corev1.ObjectReference{Namespace: p.ns, Name: "statesave-tide-controller-0"},
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(p.t, err)
+}
+
+func (p *plane) createController(extra string) {
+	p.t.Helper()
+	_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Create(p.ctx, &v1alpha1.Controller{
+		ObjectMeta: metav1.ObjectMeta{Name: "tide"},
+		Spec: v1alpha1.ControllerSpec{
+			Slurmctld:   &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + p.version, ImagePullPolicy: corev1.PullIfNotPresent},
+			Bridge:      &v1alpha1.BridgeOptions{ContainerOptions: v1alpha1.ContainerOptions{ImagePullPolicy: corev1.PullIfNotPresent}},
+			Persistence: v1alpha1.Persistence{StorageClassName: new("")},
+			ExtraConf:   extra,
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(p.t, err)
+}
+
+func (p *plane) createSet(name, nodes string) {
+	p.t.Helper()
+	set := p.build(nodeSet{name: name, nodes: nodes})
+	slurmd := &set.Spec.Template.Spec.Containers[0]
+	slurmd.Env[0].ValueFrom.SecretKeyRef.Name = "tide-auth-slurm"
+	if name == "cpu" {
+		set.Spec.Partition = &v1alpha1.NodeSetPartition{Config: "Default=YES"}
+	}
+	_, err := p.tide.SlurmtideV1alpha1().NodeSets(p.ns).Create(p.ctx, set, metav1.CreateOptions{})
+	require.NoError(p.t, err)
+}
+
+// testValidation sees that the API server refuses what the CRDs have rules for, and says what to do.
+func (p *plane) testValidation(t *testing.T) {
+	p.t = t
+	good := func() *v1alpha1.Controller {
+		return &v1alpha1.Controller{ObjectMeta: metav1.ObjectMeta{Name: "try"}, Spec: v1alpha1.ControllerSpec{
+			ClusterName: "other", Slurmctld: &v1alpha1.ContainerOptions{Image: "none"}, Persistence: v1alpha1.Persistence{Enabled: new(false)},
+		}}
+	}
+	key := &v1alpha1.KeyRef{Name: "a", Key: "b"}
+	controllers := p.tide.SlurmtideV1alpha1().Controllers(p.ns)
+	for want, change := range map[string]func(*v1alpha1.Controller){
+		"spec.slurmctld.image is missing":  func(c *v1alpha1.Controller) { c.Spec.Slurmctld = nil },
+		"metadata.name must be at most 40": func(c *v1alpha1.Controller) { c.Name = strings.Repeat("a", 41) },
+		"spec.external needs slurmKeyRef":  func(c *v1alpha1.Controller) { c.Spec.External = &v1alpha1.ExternalController{Host: "h"} },
+		"spec.clusterName":                 func(c *v1alpha1.Controller) { c.Spec.ClusterName = "Big" },
+		"storageClassName and resources are for a new claim": func(c *v1alpha1.Controller) {
+			c.Spec.Persistence = v1alpha1.Persistence{ExistingClaim: "a", StorageClassName: new("b")}
+		},
+	} {
+		c := good()
+		change(c)
+		_, err := controllers.Create(p.ctx, c, metav1.CreateOptions{})
+		require.ErrorContains(t, err, want)
+	}
+	_, err := controllers.Create(p.ctx, good(), metav1.CreateOptions{})
+	require.NoError(t, err)
+	for want, change := range map[string]func(*v1alpha1.Controller){
+		"spec.clusterName cannot be changed":          func(c *v1alpha1.Controller) { c.Spec.ClusterName = "another" },
+		"spec.clusterName cannot be added or removed": func(c *v1alpha1.Controller) { c.Spec.ClusterName = "" },
+		"spec.slurmKeyRef cannot be added or removed": func(c *v1alpha1.Controller) { c.Spec.SlurmKeyRef = key },
+		"spec.jwtKeyRef cannot be added or removed":   func(c *v1alpha1.Controller) { c.Spec.JWTKeyRef = key },
+		"spec.persistence.enabled cannot be changed":  func(c *v1alpha1.Controller) { c.Spec.Persistence.Enabled = new(true) },
+		"spec.external cannot be added or removed": func(c *v1alpha1.Controller) {
+			c.Spec.External = &v1alpha1.ExternalController{Host: "h"}
+			c.Spec.SlurmKeyRef, c.Spec.JWTKeyRef = key, key
+		},
+	} {
+		p.eventually("a refusal", func() (bool, string) {
+			c, err := controllers.Get(p.ctx, "try", metav1.GetOptions{})
+			require.NoError(t, err)
+			change(c)
+			_, err = controllers.Update(p.ctx, c, metav1.UpdateOptions{})
+			if apierrors.IsConflict(err) { // the status was written at the same time
+				return false, err.Error()
+			}
+			require.ErrorContains(t, err, want)
+			return true, ""
+		})
+	}
+	require.NoError(t, controllers.Delete(p.ctx, "try", metav1.DeleteOptions{}))
+	tokens := p.tide.SlurmtideV1alpha1().Tokens(p.ns)
+	for want, spec := range map[string]v1alpha1.TokenSpec{
+		"give controllerRef or jwtKeyRef":  {Username: "a"},
+		"spec.lifetime must be 1m or more": {Username: "a", JWTKeyRef: key, Lifetime: &metav1.Duration{Duration: time.Second}},
+	} {
+		_, err := tokens.Create(p.ctx, &v1alpha1.Token{ObjectMeta: metav1.ObjectMeta{Name: "try"}, Spec: spec}, metav1.CreateOptions{})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func (p *plane) controller() *v1alpha1.Controller {
+	p.t.Helper()
+	c, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Get(p.ctx, "tide", metav1.GetOptions{})
+	require.NoError(p.t, err)
+	return c
+}
+
+func (p *plane) setExtra(extra string) {
+	p.t.Helper()
+	c := p.controller()
+	c.Spec.ExtraConf = extra
+	_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
+	require.NoError(p.t, err)
+}
+
+// waitCondition waits until a condition of the newest generation has a reason, and returns its message.
+func (p *plane) waitCondition(kind, reason string) (message string) {
+	p.t.Helper()
+	p.eventually(kind+" "+reason, func() (bool, string) {
+		c := p.controller()
+		one := meta.FindStatusCondition(c.Status.Conditions, kind)
+		if one == nil {
+			return false, "no such condition"
+		}
+		message = one.Message
+		return one.Reason == reason && one.ObservedGeneration == c.Generation, fmt.Sprintf("%+v", c.Status.Conditions)
+	})
+	return message
+}
+
+func (p *plane) waitInForce() {
+	p.t.Helper()
+	p.waitCondition(v1alpha1.ConditionConfigInForce, "InForce")
+}
+
+func (p *plane) setting(key string) string {
+	p.t.Helper()
+	for line := range strings.Lines(p.slurm("scontrol", "show", "config")) {
+		if k, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// restarts are those of the pod's containers, and the pod's UID.
+func (p *plane) restarts() string {
+	p.t.Helper()
+	pod, err := p.kube.CoreV1().Pods(p.ns).Get(p.ctx, "tide-controller-0", metav1.GetOptions{})
+	require.NoError(p.t, err)
+	said := string(pod.UID)
+	for _, s := range pod.Status.ContainerStatuses {
+		said += fmt.Sprintf(" %s=%d", s.Name, s.RestartCount)
+	}
+	return said
+}
+
+func (p *plane) testRestApi(t *testing.T) {
+	p.eventually("the RestApi to answer", func() (bool, string) {
+		r, err := p.tide.SlurmtideV1alpha1().RestApis(p.ns).Get(p.ctx, "tide", metav1.GetOptions{})
+		require.NoError(t, err)
+		return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionAvailable), fmt.Sprintf("%+v", r.Status)
+	})
+	secret, err := p.kube.CoreV1().Secrets(p.ns).Get(p.ctx, "portal", metav1.GetOptions{})
+	require.NoError(t, err)
+	const ask = `exec 3<>/dev/tcp/tide-restapi/6820
+printf 'GET /slurm/v0.0.42/nodes/ HTTP/1.1\r\nHost: tide\r\nX-SLURM-USER-TOKEN: %s\r\nConnection: close\r\n\r\n' "$1" >&3
+cat <&3`
+	out := p.slurm("timeout", "20", "bash", "-c", ask, "bash", string(secret.Data["SLURM_JWT"]))
+	assert.Contains(t, strings.SplitN(out, "\r\n", 2)[0], " 200 ")
+	assert.Contains(t, out, `"cpu-0"`)
+	out = p.slurm("timeout", "20", "bash", "-c", ask, "bash", "nonsense")
+	assert.NotContains(t, strings.SplitN(out, "\r\n", 2)[0], " 200 ")
+}
+
+func (p *plane) testChange(t *testing.T) {
+	before := p.restarts()
+	id := p.sbatch("sleep 12", "-N1")
+	p.waitJob(id, "RUNNING")
+	began := time.Now()
+	p.setExtra("SuspendTime=7 # seconds\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nSchedulerParameters=bf_max_job_test=77\n")
+	p.waitInForce()
+	t.Logf("in force after %v", time.Since(began).Round(100*time.Millisecond))
+	assert.Equal(t, "7 sec", p.setting("SuspendTime"))
+	assert.Contains(t, p.setting("SchedulerParameters"), "bf_max_job_test=77")
+	assert.Contains(t, p.setting("SchedulerParameters"), "batch_sched_delay=0", "lists are merged")
+	assert.Equal(t, before, p.restarts())
+	p.waitJob(id, "COMPLETED")
+	assert.Equal(t, "0", p.jobField(id, "Restarts"))
+}
+
+func (p *plane) testRefused(t *testing.T) {
+	before := p.restarts()
+	inForce := p.controller().Status.ConfigInForce
+	const bad = "SuspendTime=9\nSelectType=select/nonsense\n"
+	p.setExtra(bad)
+	message := p.waitCondition(v1alpha1.ConditionConfigInForce, "Rejected")
+	t.Log(message)
+	assert.Contains(t, message, "fatal: ")
+	assert.Contains(t, message, "select")
+	assert.Contains(t, message, "the configuration before it stays in force")
+	assert.Equal(t, "7 sec", p.setting("SuspendTime"))
+	assert.Equal(t, before, p.restarts())
+	assert.Equal(t, inForce, p.controller().Status.ConfigInForce)
+
+	// A new pod starts with what was in force, and its jobs are there.
+	id := p.sbatch("true", "--hold")
+	time.Sleep(6 * time.Second) // slurmctld saves it
+	require.NoError(t, p.kube.CoreV1().Pods(p.ns).Delete(p.ctx, "tide-controller-0", metav1.DeleteOptions{}))
+	p.eventually("another pod", func() (bool, string) {
+		pod, err := p.kube.CoreV1().Pods(p.ns).Get(p.ctx, "tide-controller-0", metav1.GetOptions{})
+		return err == nil && !strings.HasPrefix(before, string(pod.UID)), fmt.Sprint(err)
+	})
+	p.waitCondition(v1alpha1.ConditionAvailable, "Answers")
+	p.waitCondition(v1alpha1.ConditionConfigInForce, "Rejected")
+	assert.Equal(t, "7 sec", p.setting("SuspendTime"))
+	assert.Equal(t, "PENDING", p.jobField(id, "JobState"))
+	p.slurm("scancel", id)
+
+	// What has no form does not even reach the pod.
+	p.setExtra("nonsense\n")
+	message = p.waitCondition(v1alpha1.ConditionAccepted, "InvalidConfig")
+	assert.Contains(t, message, `spec.extraConf:1:1: "nonsense" is no key=value`)
+
+	p.setExtra("SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\n")
+	p.waitInForce()
+	assert.Equal(t, "5 sec", p.setting("SuspendTime"))
+}
+
+// testRest sees that more than one round of looking at everything changes no object.
+func (p *plane) testRest(t *testing.T) {
+	p.waitZero("cpu-[0-2],more-[0-1]")
+	seen := func() map[string]string {
+		all := map[string]string{}
+		for _, kind := range []string{"configmaps", "services", "serviceaccounts", "rolebindings", "secrets", "statefulsets", "deployments", "controllers", "restapis", "tokens"} {
+			all[kind] = runKubectl(t, "-n", p.ns, "get", kind, "-o", `jsonpath={range .items[*]}{.metadata.name}={.metadata.resourceVersion} {end}`)
+		}
+		return all
+	}
+	before := seen()
+	assert.Contains(t, before["statefulsets"], "tide-controller=")
+	time.Sleep(80 * time.Second)
+	assert.Equal(t, before, seen())
+}
+
+func (p *plane) testDeleted(t *testing.T) {
+	require.NoError(t, p.tide.SlurmtideV1alpha1().Controllers(p.ns).Delete(p.ctx, "tide", metav1.DeleteOptions{}))
+	p.eventually("all of it to go", func() (bool, string) {
+		left := runKubectl(t, "-n", p.ns, "get", "statefulsets,services,configmaps,secrets,rolebindings,pods", "-l", "slurmtide.io/controller=tide", "-o", "name")
+		return left == "", left
+	})
+	_, err := p.kube.CoreV1().PersistentVolumeClaims(p.ns).Get(p.ctx, "statesave-tide-controller-0", metav1.GetOptions{})
+	assert.NoError(t, err, "the state stays")
+	r, err := p.tide.SlurmtideV1alpha1().RestApis(p.ns).Get(p.ctx, "tide", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "ControllerMissing", meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionAccepted).Reason)
+}
+
+func runKubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := askKubectl(context.WithoutCancel(t.Context()), args...)
+	require.NoError(t, err, "%v: %s", args, out)
+	return out
+}
+
+func askKubectl(ctx context.Context, args ...string) (string, error) {
+	name := os.Getenv("LOCALCLUSTER")
+	if name == "" {
+		return "", errors.New("LOCALCLUSTER must name the local cluster; hack/integration.sh does")
+	}
+	out, err := exec.CommandContext(ctx, "../../hack/localcluster/localcluster.sh", append([]string{"--name", name, "kubectl"}, args...)...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
