@@ -88,21 +88,29 @@ func runController(c *urfave.Context) error {
 		return err
 	}
 	config.QPS, config.Burst = float32(c.Float64("kube-qps")), c.Int("kube-burst")
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	loop, err := controlplane.New(config, controlplane.Options{
 		Settings:  controlplane.Settings{Image: c.String("image"), ClusterDomain: c.String("cluster-domain"), BridgeRole: c.String("bridge-role")},
-		Namespace: c.String("namespace"), Workers: c.Int("workers"), Log: log,
+		Namespace: c.String("namespace"), Workers: c.Int("workers"), Log: log, Metrics: controlplane.NewMetrics(registry),
 	})
 	if err != nil {
 		return err
 	}
 	var leading atomic.Bool
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slurmtide_controller_leading", Help: "1 while this daemon holds the Lease."}, func() float64 {
+		if leading.Load() {
+			return 1
+		}
+		return 0
+	}))
 	parts := []func(context.Context) error{func(ctx context.Context) error { return lead(ctx, config, home, log, &leading, loop.Run) }}
 	if address := c.String("metrics-address"); address != "" {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
 			return fmt.Errorf("serving metrics: %w; choose another --metrics-address", err)
 		}
-		parts = append(parts, func(ctx context.Context) error { return serve(ctx, listener, &leading) })
+		parts = append(parts, func(ctx context.Context) error { return serve(ctx, listener, registry) })
 	}
 	log.Info("controller starts", "version", c.App.Version, "image", c.String("image"), "namespace", c.String("namespace"))
 	if err := daemon.RunAll(ctx, parts); err != nil {
@@ -175,15 +183,7 @@ func lead(ctx context.Context, config *rest.Config, namespace string, log *slog.
 	return nil
 }
 
-func serve(ctx context.Context, l net.Listener, leading *atomic.Bool) error {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slurmtide_controller_leading", Help: "1 while this daemon holds the Lease."}, func() float64 {
-			if leading.Load() {
-				return 1
-			}
-			return 0
-		}))
+func serve(ctx context.Context, l net.Listener, registry *prometheus.Registry) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
 	ok := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") }

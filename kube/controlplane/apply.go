@@ -30,6 +30,7 @@ var resources = map[string]schema.GroupVersionResource{
 // applier brings objects into the state that is wanted, by server-side apply, and makes no request when they are in it.
 type applier struct {
 	dynamic dynamic.Interface
+	metrics *Metrics
 	known   map[string]cache.Store // by kind: what is there, as far as it has our label
 }
 
@@ -76,6 +77,7 @@ func (a *applier) apply(ctx context.Context, o Object) error {
 			}
 		}
 	}
+	a.metrics.wrote(resources[kind].Resource)
 	if _, err := client.Apply(ctx, o.GetName(), &unstructured.Unstructured{Object: want}, metav1.ApplyOptions{FieldManager: FieldManager, Force: true}); err != nil {
 		return fmt.Errorf("applying %s: %w", name, err)
 	}

@@ -43,6 +43,7 @@ type Options struct {
 	Namespace string
 	// Workers handle so many objects at once; default 4.
 	Workers int
+	Metrics *Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
 }
@@ -113,7 +114,7 @@ func newLoop(kube kubernetes.Interface, tide versioned.Interface, d dynamic.Inte
 		"RoleBinding": l.kubeFactory.Rbac().V1().RoleBindings().Informer(), "StatefulSet": apps.StatefulSets().Informer(), "Deployment": apps.Deployments().Informer(),
 	}
 	l.deployments = own["Deployment"].GetStore()
-	l.applier = applier{dynamic: d, known: map[string]cache.Store{}}
+	l.applier = applier{dynamic: d, metrics: o.Metrics, known: map[string]cache.Store{}}
 	for kind, informer := range own {
 		l.applier.known[kind] = informer.GetStore()
 		l.watch(informer, l.ownersOf, always)
@@ -183,6 +184,7 @@ func (l *Loop) next(ctx context.Context) bool {
 	case "Token":
 		again, err = l.token(ctx, k.namespace, k.name)
 	}
+	l.o.Metrics.took(k.kind, l.o.Now().Sub(began), err != nil)
 	log := l.o.Log.With("kind", k.kind, "namespace", k.namespace, "name", k.name)
 	switch {
 	case err == nil:

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
@@ -143,6 +142,7 @@ func (l *Loop) keys(ctx context.Context, c *v1alpha1.Controller) error {
 		}
 		// Text, since slurmd pods may get it in a variable.
 		key := []byte(rand.Text() + rand.Text() + rand.Text())
+		l.o.Metrics.wrote("secrets")
 		_, err := l.kube.CoreV1().Secrets(c.Namespace).Create(ctx, keySecret(c, k.ref, key), metav1.CreateOptions{FieldManager: FieldManager})
 		if apierrors.IsAlreadyExists(err) { // without that key, or it came just now
 			return &Problem{"KeyMissing", fmt.Sprintf("Secret %s exists, but has no %s: delete it, or name your own key in %s", k.ref.Name, k.ref.Key, k.field)}
@@ -196,6 +196,7 @@ func (l *Loop) nudge(ctx context.Context, pod *corev1.Pod, hash string) error {
 	if err != nil {
 		return err
 	}
+	l.o.Metrics.wrote("pods")
 	_, err = l.kube.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // another pod comes by the watch
@@ -210,15 +211,17 @@ func (l *Loop) controllerStatus(ctx context.Context, c *v1alpha1.Controller, sta
 	}
 	next := c.DeepCopy()
 	next.Status = status
+	l.o.Metrics.wrote("controllers/status")
 	if _, err := l.tide.SlurmtideV1alpha1().Controllers(c.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
 		return fmt.Errorf("writing the status of Controller %s: %w", c.Name, err)
 	}
-	l.tellChanges(c, c.Status.Conditions, status.Conditions)
+	l.tellChanges("Controller", c, c.Status.Conditions, status.Conditions)
 	return nil
 }
 
 // tellChanges makes an Event of each condition that has a new reason: a warning if it is not True.
-func (l *Loop) tellChanges(about runtime.Object, before, now []metav1.Condition) {
+func (l *Loop) tellChanges(kind string, o metav1.Object, before, now []metav1.Condition) {
+	about := &corev1.ObjectReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
 	for _, one := range now {
 		old := meta.FindStatusCondition(before, one.Type)
 		calm := one.Status != metav1.ConditionFalse || one.Reason == "Pending" || one.Reason == "Starting" || one.Reason == "NoPod" || one.Reason == "NoPods"
@@ -226,15 +229,15 @@ func (l *Loop) tellChanges(about runtime.Object, before, now []metav1.Condition)
 		case old != nil && old.Reason == one.Reason && old.Message == one.Message, calm && (old == nil || old.Status == one.Status):
 			continue
 		}
-		kind := corev1.EventTypeNormal
+		level := corev1.EventTypeNormal
 		if !calm {
-			kind = corev1.EventTypeWarning
+			level = corev1.EventTypeWarning
 		}
 		note := one.Message
 		if len(note) > 1000 { // the API server takes 1024
 			note = note[:1000] + "..."
 		}
-		l.events.Eventf(about, nil, kind, one.Type+one.Reason, "Reconcile", "%s", note)
+		l.events.Eventf(about, nil, level, one.Type+one.Reason, "Reconcile", "%s", note)
 	}
 }
 
@@ -254,10 +257,11 @@ func (l *Loop) restAPI(ctx context.Context, namespace, name string) error {
 	}
 	next := r.DeepCopy()
 	next.Status = status
+	l.o.Metrics.wrote("restapis/status")
 	if _, bad := l.tide.SlurmtideV1alpha1().RestApis(namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); bad != nil {
 		return errors.Join(err, fmt.Errorf("writing the status of RestApi %s: %w", name, bad))
 	}
-	l.tellChanges(r, r.Status.Conditions, status.Conditions)
+	l.tellChanges("RestApi", r, r.Status.Conditions, status.Conditions)
 	return err
 }
 

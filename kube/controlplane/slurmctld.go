@@ -171,6 +171,8 @@ func slurmrestd(o *v1alpha1.ContainerOptions, address string) corev1.Container {
 		// It would put itself into namespaces of its own, needs CAP_SYS_ADMIN for that, and ends without. The container is that already.
 		corev1.EnvVar{Name: "SLURMRESTD_SECURITY", Value: "disable_unshare_sysv,disable_unshare_files"})
 	r.VolumeMounts = []corev1.VolumeMount{{Name: "client-config", MountPath: etcDir, ReadOnly: true}}
+	// It ends on SIGINT; SIGTERM it does not handle, and as a container's first process it would not end on that at all.
+	r.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/sh", "-c", "kill -INT 1"}}}}
 	return r
 }
 

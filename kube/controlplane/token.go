@@ -87,10 +87,11 @@ func (l *Loop) token(ctx context.Context, namespace, name string) (time.Duration
 	if !equality.Semantic.DeepEqual(status, t.Status) {
 		next := t.DeepCopy()
 		next.Status = status
+		l.o.Metrics.wrote("tokens/status")
 		if _, bad := l.tide.SlurmtideV1alpha1().Tokens(namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); bad != nil {
 			return 0, errors.Join(err, fmt.Errorf("writing the status of Token %s: %w", name, bad))
 		}
-		l.tellChanges(t, t.Status.Conditions, status.Conditions)
+		l.tellChanges("Token", t, t.Status.Conditions, status.Conditions)
 	}
 	if err != nil || seen != nil {
 		return 0, err
@@ -130,6 +131,7 @@ func (l *Loop) freshToken(ctx context.Context, t *v1alpha1.Token) (issued, expir
 	if err != nil {
 		return issued, expires, fmt.Errorf("signing: %w", err)
 	}
+	l.o.Metrics.wrote("secrets")
 	if there {
 		next := secret.DeepCopy()
 		next.Data = map[string][]byte{ref.Key: []byte(text)}

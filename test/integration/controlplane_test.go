@@ -84,10 +84,11 @@ func testControlPlane(t *testing.T, version string) {
 		assert.Equal(t, "0", p.jobField(id, "Restarts"))
 		p.waitZero("cpu-[0-2]")
 	})
-	sub("slurmrestd takes the token", p.testRestApi)
+	sub("slurmrestd takes the token", p.testRestAPI)
 	sub("extraConf changes in place", p.testChange)
 	sub("extraConf that slurmctld refuses", p.testRefused)
-	sub("another NodeSet", func(t *testing.T) {
+	sub("bad input", p.testBadInput)
+	sub("another NodeSet", func(*testing.T) {
 		p.createSet("more", "more-[0-1]")
 		p.eventually("its nodes", func() (bool, string) {
 			out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
@@ -321,7 +322,7 @@ func (p *plane) restarts() string {
 	return said
 }
 
-func (p *plane) testRestApi(t *testing.T) {
+func (p *plane) testRestAPI(t *testing.T) {
 	p.eventually("the RestApi to answer", func() (bool, string) {
 		r, err := p.tide.SlurmtideV1alpha1().RestApis(p.ns).Get(p.ctx, "tide", metav1.GetOptions{})
 		require.NoError(t, err)
@@ -393,14 +394,78 @@ func (p *plane) testRefused(t *testing.T) {
 	assert.Equal(t, "5 sec", p.setting("SuspendTime"))
 }
 
+// testBadInput sees that what cannot be carried out says why, and harms nothing that runs.
+func (p *plane) testBadInput(t *testing.T) {
+	before := p.restarts()
+	theirs := map[string][]byte{"somebody": []byte("else")}
+	_, err := p.kube.CoreV1().ConfigMaps(p.ns).Create(p.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "taken-config"}, BinaryData: theirs}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	key := &v1alpha1.KeyRef{Name: "absent", Key: "k"}
+	for name, test := range map[string]struct {
+		change                func(*v1alpha1.Controller)
+		kind, reason, message string
+	}{
+		"key": {func(c *v1alpha1.Controller) { c.Spec.SlurmKeyRef = key }, v1alpha1.ConditionAccepted, "KeyMissing",
+			"spec.slurmKeyRef: there is no Secret absent: create it, with the key under k"},
+		"file": {func(c *v1alpha1.Controller) { c.Spec.ConfigFileRefs = []v1alpha1.ObjectRef{{Name: "absent"}} }, v1alpha1.ConditionAccepted, "ConfigFileMissing",
+			"spec.configFileRefs: there is no ConfigMap absent: create it, or remove the reference"},
+		"same":  {func(c *v1alpha1.Controller) { c.Spec.ClusterName = "tide" }, v1alpha1.ConditionAccepted, "ClusterNameTaken", "Controller tide of this namespace has the cluster name tide already"},
+		"taken": {func(*v1alpha1.Controller) {}, v1alpha1.ConditionAccepted, "NameTaken", "ConfigMap " + p.ns + "/taken-config exists already, and was not made for this object"},
+		"claim": {func(c *v1alpha1.Controller) { c.Spec.Persistence = v1alpha1.Persistence{ExistingClaim: "absent"} }, v1alpha1.ConditionAvailable, "Unschedulable",
+			`persistentvolumeclaim "absent" not found`},
+		"image": {func(c *v1alpha1.Controller) {
+			c.Spec.Slurmctld = &v1alpha1.ContainerOptions{Image: "no.such/image:1", ImagePullPolicy: corev1.PullNever}
+		}, v1alpha1.ConditionAvailable, "ErrImageNeverPull", "no.such/image:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.t = t
+			c := &v1alpha1.Controller{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ControllerSpec{
+				Slurmctld: &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + p.version}, Persistence: v1alpha1.Persistence{Enabled: new(false)},
+			}}
+			test.change(c)
+			controllers := p.tide.SlurmtideV1alpha1().Controllers(p.ns)
+			_, err := controllers.Create(p.ctx, c, metav1.CreateOptions{})
+			require.NoError(t, err)
+			p.eventually(test.kind+" "+test.reason, func() (bool, string) {
+				c, err := controllers.Get(p.ctx, name, metav1.GetOptions{})
+				require.NoError(t, err)
+				one := meta.FindStatusCondition(c.Status.Conditions, test.kind)
+				return one != nil && one.Reason == test.reason && strings.Contains(one.Message, test.message), fmt.Sprintf("%+v", c.Status.Conditions)
+			})
+			p.eventually("an Event", func() (bool, string) {
+				said := runKubectl(t, "-n", p.ns, "get", "events.events.k8s.io", "-o", `jsonpath={range .items[?(@.regarding.name=="`+name+`")]}{.reason}: {.note}{"\n"}{end}`)
+				return strings.Contains(said, test.kind+test.reason+": ") && strings.Contains(said, test.message), said
+			})
+			require.NoError(t, controllers.Delete(p.ctx, name, metav1.DeleteOptions{}))
+		})
+	}
+	p.t = t
+	m, err := p.kube.CoreV1().ConfigMaps(p.ns).Get(p.ctx, "taken-config", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, theirs, m.BinaryData)
+	assert.Empty(t, m.OwnerReferences)
+	assert.Equal(t, before, p.restarts())
+	p.waitInForce()
+}
+
 // testRest sees that more than one round of looking at everything changes no object.
 func (p *plane) testRest(t *testing.T) {
 	p.waitZero("cpu-[0-2],more-[0-1]")
+	daemon := runKubectl(t, "-n", "slurmtide-system", "get", "pods", "-o", "jsonpath={.items[0].metadata.name}")
 	seen := func() map[string]string {
 		all := map[string]string{}
 		for _, kind := range []string{"configmaps", "services", "serviceaccounts", "rolebindings", "secrets", "statefulsets", "deployments", "controllers", "restapis", "tokens"} {
 			all[kind] = runKubectl(t, "-n", p.ns, "get", kind, "-o", `jsonpath={range .items[*]}{.metadata.name}={.metadata.resourceVersion} {end}`)
 		}
+		var writes []string
+		metrics := runKubectl(t, "get", "--raw", "/api/v1/namespaces/slurmtide-system/pods/"+daemon+":9444/proxy/metrics")
+		for line := range strings.Lines(metrics) {
+			if strings.HasPrefix(line, "slurmtide_controller_writes_total") {
+				writes = append(writes, line)
+			}
+		}
+		require.NotEmpty(t, writes)
+		all["writes"] = strings.Join(writes, "")
 		return all
 	}
 	before := seen()
@@ -416,7 +481,7 @@ func (p *plane) testDeleted(t *testing.T) {
 		return left == "", left
 	})
 	_, err := p.kube.CoreV1().PersistentVolumeClaims(p.ns).Get(p.ctx, "statesave-tide-controller-0", metav1.GetOptions{})
-	assert.NoError(t, err, "the state stays")
+	require.NoError(t, err, "the state stays")
 	r, err := p.tide.SlurmtideV1alpha1().RestApis(p.ns).Get(p.ctx, "tide", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "ControllerMissing", meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionAccepted).Reason)

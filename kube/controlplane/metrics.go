@@ -1,0 +1,49 @@
+package controlplane
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are those of a Loop. A nil one counts nothing.
+type Metrics struct {
+	handled  *prometheus.HistogramVec
+	failures *prometheus.CounterVec
+	writes   *prometheus.CounterVec
+}
+
+// NewMetrics makes and registers them.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		handled: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "slurmtide_controller_handling_seconds", Help: "How long it took to handle an object.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
+		}, []string{"kind"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slurmtide_controller_failures_total", Help: "Times that an object could not be handled, and was tried again.",
+		}, []string{"kind"}),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slurmtide_controller_writes_total", Help: "Writing requests to the API server, by what was written; Events are not counted.",
+		}, []string{"resource"}),
+	}
+	registry.MustRegister(m.handled, m.failures, m.writes)
+	return m
+}
+
+func (m *Metrics) took(kind string, d time.Duration, failed bool) {
+	if m == nil {
+		return
+	}
+	m.handled.WithLabelValues(kind).Observe(d.Seconds())
+	if failed {
+		m.failures.WithLabelValues(kind).Inc()
+	}
+}
+
+// wrote counts a request before it is made.
+func (m *Metrics) wrote(resource string) {
+	if m != nil {
+		m.writes.WithLabelValues(resource).Inc()
+	}
+}
