@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"github.com/slurmtide/slurmtide/internal/golden"
@@ -115,9 +118,23 @@ func TestContains(t *testing.T) {
 	}
 }
 
+// overTheWire is an object as client-go's informers get it: in protobuf, which does not tell kinds within objects.
+func overTheWire(t *testing.T, o Object) Object {
+	t.Helper()
+	codec := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+	var b bytes.Buffer
+	require.NoError(t, codec.Encode(o, &b))
+	back, _, err := codec.Decode(b.Bytes(), nil, nil)
+	require.NoError(t, err)
+	same, ok := back.(Object)
+	require.True(t, ok)
+	return same
+}
+
 func TestStamp(t *testing.T) {
 	objects, err := ControllerObjects(controller(nil), map[string]string{"slurm.conf": "a"}, settings)
 	require.NoError(t, err)
+	require.Len(t, objects, 7)
 	again, err := ControllerObjects(controller(nil), map[string]string{"slurm.conf": "a"}, settings)
 	require.NoError(t, err)
 	for i := range objects {
@@ -126,7 +143,7 @@ func TestStamp(t *testing.T) {
 		_, same, err := stamped(again[i])
 		require.NoError(t, err)
 		assert.Equal(t, hash, same)
-		live := objects[i]
+		live := overTheWire(t, objects[i])
 		live.SetAnnotations(map[string]string{AnnotationApplied: hash, "somebody": "else"})
 		ok, err := has(live, want)
 		require.NoError(t, err)

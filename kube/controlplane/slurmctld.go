@@ -43,8 +43,9 @@ func statefulSet(c *v1alpha1.Controller, meta metav1.ObjectMeta, s Settings) *ap
 	p := &c.Spec.Persistence
 	if enabled(p.Enabled) && p.ExistingClaim == "" {
 		claim := corev1.PersistentVolumeClaim{
-			TypeMeta: typeMeta("v1", "PersistentVolumeClaim"), ObjectMeta: metav1.ObjectMeta{Name: stateVolume, Labels: labels},
-			Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: p.StorageClassName, AccessModes: p.AccessModes, Resources: *p.Resources.DeepCopy()},
+			// Without its kind: that is not told by all encodings of the API, and would look like a change.
+			ObjectMeta: metav1.ObjectMeta{Name: stateVolume, Labels: labels},
+			Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: p.StorageClassName, AccessModes: p.AccessModes, Resources: *p.Resources.DeepCopy()},
 		}
 		if len(claim.Spec.AccessModes) == 0 {
 			claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -51,6 +52,11 @@ func (l Local) Check(ctx context.Context, files map[string]string) error {
 	port, err := freePort()
 	if err != nil {
 		return err
+	}
+	// Files that name others of their directory, Include /etc/slurm/more.conf, mean those that come with them.
+	files = maps.Clone(files)
+	for name, text := range files {
+		files[name] = strings.ReplaceAll(text, l.Etc+"/", dir+"/")
 	}
 	conf, err := alone(files["slurm.conf"], dir, port)
 	if err != nil {

@@ -55,6 +55,11 @@ func TestCheck(t *testing.T) {
 			assert.Equal(t, test.want, refused.Reason)
 		})
 	}
+	t.Run("names others", func(t *testing.T) {
+		l := local(t)
+		l.Slurmctld = program(t, `grep -qx "Include $(dirname "$3")/more.conf" "$3" && test -x "$(dirname "$3")/script" && echo 'Running as primary controller' >&2`)
+		require.NoError(t, l.Check(t.Context(), map[string]string{"slurm.conf": "Include /etc/slurm/more.conf\n", "more.conf": "", "script": "#!/bin/sh\n"}))
+	})
 	l := local(t)
 	l.Slurmctld = "/no/such"
 	err := l.Check(t.Context(), map[string]string{"slurm.conf": ""})

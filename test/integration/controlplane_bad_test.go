@@ -1,0 +1,172 @@
+//go:build integration && controlplane
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+// testValidation sees that the API server refuses what the CRDs have rules for, and says what to do.
+func (p *plane) testValidation(t *testing.T) {
+	p.t = t
+	good := func() *v1alpha1.Controller {
+		return &v1alpha1.Controller{ObjectMeta: metav1.ObjectMeta{Name: "try"}, Spec: v1alpha1.ControllerSpec{
+			ClusterName: "other", Slurmctld: &v1alpha1.ContainerOptions{Image: "none"}, Persistence: v1alpha1.Persistence{Enabled: new(false)},
+		}}
+	}
+	key := &v1alpha1.KeyRef{Name: "a", Key: "b"}
+	controllers := p.tide.SlurmtideV1alpha1().Controllers(p.ns)
+	for want, change := range map[string]func(*v1alpha1.Controller){
+		"spec.slurmctld.image is missing":  func(c *v1alpha1.Controller) { c.Spec.Slurmctld = nil },
+		"metadata.name must be at most 40": func(c *v1alpha1.Controller) { c.Name = strings.Repeat("a", 41) },
+		"spec.external needs slurmKeyRef":  func(c *v1alpha1.Controller) { c.Spec.External = &v1alpha1.ExternalController{Host: "h"} },
+		"spec.clusterName":                 func(c *v1alpha1.Controller) { c.Spec.ClusterName = "Big" },
+		"storageClassName and resources are for a new claim": func(c *v1alpha1.Controller) {
+			c.Spec.Persistence = v1alpha1.Persistence{ExistingClaim: "a", StorageClassName: new("b")}
+		},
+	} {
+		c := good()
+		change(c)
+		_, err := controllers.Create(p.ctx, c, metav1.CreateOptions{})
+		require.ErrorContains(t, err, want)
+	}
+	_, err := controllers.Create(p.ctx, good(), metav1.CreateOptions{})
+	require.NoError(t, err)
+	for want, change := range map[string]func(*v1alpha1.Controller){
+		"spec.clusterName cannot be changed":          func(c *v1alpha1.Controller) { c.Spec.ClusterName = "another" },
+		"spec.clusterName cannot be added or removed": func(c *v1alpha1.Controller) { c.Spec.ClusterName = "" },
+		"spec.slurmKeyRef cannot be added or removed": func(c *v1alpha1.Controller) { c.Spec.SlurmKeyRef = key },
+		"spec.jwtKeyRef cannot be added or removed":   func(c *v1alpha1.Controller) { c.Spec.JWTKeyRef = key },
+		"spec.persistence.enabled cannot be changed":  func(c *v1alpha1.Controller) { c.Spec.Persistence.Enabled = new(true) },
+		"spec.external cannot be added or removed": func(c *v1alpha1.Controller) {
+			c.Spec.External = &v1alpha1.ExternalController{Host: "h"}
+			c.Spec.SlurmKeyRef, c.Spec.JWTKeyRef = key, key
+		},
+	} {
+		p.eventually("a refusal", func() (bool, string) {
+			c, err := controllers.Get(p.ctx, "try", metav1.GetOptions{})
+			require.NoError(t, err)
+			change(c)
+			_, err = controllers.Update(p.ctx, c, metav1.UpdateOptions{})
+			if apierrors.IsConflict(err) { // the status was written at the same time
+				return false, err.Error()
+			}
+			require.ErrorContains(t, err, want)
+			return true, ""
+		})
+	}
+	require.NoError(t, controllers.Delete(p.ctx, "try", metav1.DeleteOptions{}))
+	tokens := p.tide.SlurmtideV1alpha1().Tokens(p.ns)
+	for want, spec := range map[string]v1alpha1.TokenSpec{
+		"give controllerRef or jwtKeyRef":  {Username: "a"},
+		"spec.lifetime must be 1m or more": {Username: "a", JWTKeyRef: key, Lifetime: &metav1.Duration{Duration: time.Second}},
+	} {
+		_, err := tokens.Create(p.ctx, &v1alpha1.Token{ObjectMeta: metav1.ObjectMeta{Name: "try"}, Spec: spec}, metav1.CreateOptions{})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// testRefused sees that a configuration that slurmctld does not take changes nothing, not even for the next pod.
+func (p *plane) testRefused(t *testing.T) {
+	before := p.restarts()
+	inForce := p.controller().Status.ConfigInForce
+	const bad = "SuspendTime=9\nSelectType=select/nonsense\n"
+	p.setExtra(bad)
+	message := p.waitCondition(v1alpha1.ConditionConfigInForce, "Rejected")
+	t.Log(message)
+	assert.Contains(t, message, "fatal: ")
+	assert.Contains(t, message, "select")
+	assert.Contains(t, message, "the configuration before it stays in force")
+	assert.Equal(t, "7 sec", p.setting("SuspendTime"))
+	assert.Equal(t, before, p.restarts())
+	assert.Equal(t, inForce, p.controller().Status.ConfigInForce)
+
+	// A new pod starts with what was in force, and its jobs are there.
+	id := p.sbatch("true", "--hold")
+	time.Sleep(6 * time.Second) // slurmctld saves it
+	require.NoError(t, p.kube.CoreV1().Pods(p.ns).Delete(p.ctx, "tide-controller-0", metav1.DeleteOptions{}))
+	p.eventually("another pod", func() (bool, string) {
+		pod, err := p.kube.CoreV1().Pods(p.ns).Get(p.ctx, "tide-controller-0", metav1.GetOptions{})
+		return err == nil && !strings.HasPrefix(before, string(pod.UID)), fmt.Sprint(err)
+	})
+	p.waitCondition(v1alpha1.ConditionAvailable, "Answers")
+	p.waitCondition(v1alpha1.ConditionConfigInForce, "Rejected")
+	assert.Equal(t, "7 sec", p.setting("SuspendTime"))
+	assert.Equal(t, "PENDING", p.jobField(id, "JobState"))
+	p.slurm("scancel", id)
+
+	// What has no form does not even reach the pod.
+	p.setExtra("nonsense\n")
+	message = p.waitCondition(v1alpha1.ConditionAccepted, "InvalidConfig")
+	assert.Contains(t, message, `spec.extraConf:1:1: "nonsense" is no key=value`)
+
+	p.setExtra("SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\n")
+	p.waitInForce()
+	assert.Equal(t, "5 sec", p.setting("SuspendTime"))
+}
+
+// testBadInput sees that what cannot be carried out says why, and harms nothing that runs.
+func (p *plane) testBadInput(t *testing.T) {
+	before := p.restarts()
+	theirs := map[string][]byte{"somebody": []byte("else")}
+	_, err := p.kube.CoreV1().ConfigMaps(p.ns).Create(p.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "taken-config"}, BinaryData: theirs}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	key := &v1alpha1.KeyRef{Name: "absent", Key: "k"}
+	for name, test := range map[string]struct {
+		change                func(*v1alpha1.Controller)
+		kind, reason, message string
+	}{
+		"key": {func(c *v1alpha1.Controller) { c.Spec.SlurmKeyRef = key }, v1alpha1.ConditionAccepted, "KeyMissing",
+			"spec.slurmKeyRef: there is no Secret absent: create it, with the key under k"},
+		"file": {func(c *v1alpha1.Controller) { c.Spec.ConfigFileRefs = []v1alpha1.ObjectRef{{Name: "absent"}} }, v1alpha1.ConditionAccepted, "ConfigFileMissing",
+			"spec.configFileRefs: there is no ConfigMap absent: create it, or remove the reference"},
+		"same":  {func(c *v1alpha1.Controller) { c.Spec.ClusterName = "tide" }, v1alpha1.ConditionAccepted, "ClusterNameTaken", "Controller tide of this namespace has the cluster name tide already"},
+		"taken": {func(*v1alpha1.Controller) {}, v1alpha1.ConditionAccepted, "NameTaken", "ConfigMap " + p.ns + "/taken-config exists already, and was not made for this object"},
+		"claim": {func(c *v1alpha1.Controller) { c.Spec.Persistence = v1alpha1.Persistence{ExistingClaim: "absent"} }, v1alpha1.ConditionAvailable, "Unschedulable",
+			`persistentvolumeclaim "absent" not found`},
+		"image": {func(c *v1alpha1.Controller) {
+			c.Spec.Slurmctld = &v1alpha1.ContainerOptions{Image: "no.such/image:1", ImagePullPolicy: corev1.PullNever}
+		}, v1alpha1.ConditionAvailable, "ErrImageNeverPull", "no.such/image:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.t = t
+			c := &v1alpha1.Controller{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ControllerSpec{
+				Slurmctld: &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + p.version}, Persistence: v1alpha1.Persistence{Enabled: new(false)},
+			}}
+			test.change(c)
+			controllers := p.tide.SlurmtideV1alpha1().Controllers(p.ns)
+			_, err := controllers.Create(p.ctx, c, metav1.CreateOptions{})
+			require.NoError(t, err)
+			p.eventually(test.kind+" "+test.reason, func() (bool, string) {
+				c, err := controllers.Get(p.ctx, name, metav1.GetOptions{})
+				require.NoError(t, err)
+				one := meta.FindStatusCondition(c.Status.Conditions, test.kind)
+				return one != nil && one.Reason == test.reason && strings.Contains(one.Message, test.message), fmt.Sprintf("%+v", c.Status.Conditions)
+			})
+			p.eventually("an Event", func() (bool, string) {
+				said := runKubectl(t, "-n", p.ns, "get", "events.events.k8s.io", "-o", `jsonpath={range .items[?(@.regarding.name=="`+name+`")]}{.reason}: {.note}{"\n"}{end}`)
+				return strings.Contains(said, test.kind+test.reason+": ") && strings.Contains(said, test.message), said
+			})
+			require.NoError(t, controllers.Delete(p.ctx, name, metav1.DeleteOptions{}))
+		})
+	}
+	p.t = t
+	m, err := p.kube.CoreV1().ConfigMaps(p.ns).Get(p.ctx, "taken-config", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, theirs, m.BinaryData)
+	assert.Empty(t, m.OwnerReferences)
+	assert.Equal(t, before, p.restarts())
+	p.waitInForce()
+}
