@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,14 +21,6 @@ func setFloor(set *powersave.NodeSet, ns *v1alpha1.NodeSet) {
 			set.Windows = append(set.Windows, powersave.FloorWindow{Schedule: starts, Duration: w.Duration.Duration, Replicas: int(w.Replicas)})
 		}
 	}
-}
-
-// schedule is when a window opens.
-func schedule(w v1alpha1.ReplicaWindow) (cron.Schedule, error) {
-	if strings.ContainsAny(w.Start, "@=") { // what cron takes beside the five fields; "@every" has no times of its own
-		return nil, errors.New("five fields are wanted")
-	}
-	return cron.ParseStandard("CRON_TZ=" + cmp.Or(w.TimeZone, "UTC") + " " + w.Start)
 }
 
 // checkWindows reports windows that never open.

@@ -78,3 +78,27 @@ func TestWindowsOfNodeSet(t *testing.T) {
 	}
 	assert.Equal(t, "1970-01-01T08:00:00Z", windows[1].Schedule.Next(time.Unix(0, 0)).UTC().Format(time.RFC3339), "UTC unless it says otherwise")
 }
+
+// A window is open on the day on which clocks are put forward over its start.
+func TestWindowOverDaylightSaving(t *testing.T) {
+	ns := newNodeSet("cpu", "cpu-[0-9]")
+	ns.Spec.ReplicaWindows = []v1alpha1.ReplicaWindow{{Start: "0 2 * * *", Duration: *hours(1), TimeZone: "Europe/Berlin", Replicas: 3}}
+	set := Validate([]*v1alpha1.NodeSet{ns})[0]
+	require.Empty(t, set.Problem)
+	for at, want := range map[string]int{
+		"2026-03-28T00:59:00Z": 0, "2026-03-28T01:00:00Z": 3, "2026-03-28T01:59:00Z": 3, "2026-03-28T02:00:00Z": 0,
+		"2026-03-29T00:59:00Z": 0, "2026-03-29T01:00:00Z": 3, "2026-03-29T01:59:00Z": 3, "2026-03-29T02:00:00Z": 0,
+		"2026-10-24T23:59:00Z": 0, "2026-10-25T00:00:00Z": 3, "2026-10-25T00:59:00Z": 3, "2026-10-25T01:00:00Z": 0, "2026-10-25T01:30:00Z": 0,
+	} {
+		now, err := time.Parse(time.RFC3339, at)
+		require.NoError(t, err)
+		e := powersave.New(powersave.Config{Alone: true})
+		e.Step(now, powersave.PodsRead{})
+		e.Step(now, powersave.NodeSetsRead{NodeSets: []powersave.NodeSet{set}})
+		got := 0
+		if f := e.Counts()[0].Floor; f != nil {
+			got = f.Wanted
+		}
+		assert.Equal(t, want, got, at)
+	}
+}
