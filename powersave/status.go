@@ -80,6 +80,8 @@ type Note struct {
 // NodeSetCounts is what a NodeSet's status shows.
 type NodeSetCounts struct {
 	Name string `json:"name"`
+	// Generation of the NodeSet's spec that the figures speak of; 0: not known.
+	Generation int64 `json:"generation,omitempty"`
 	// Nodes is the number of names, PoweredUp those that Slurm has on or turns on, Booting those
 	// of them whose slurmd has not registered, Ready those that serve, Failed those that are
 	// down or whose boot has a problem, Unknown those that slurmctld has no record of.
@@ -144,7 +146,7 @@ func (e *Engine) Status(now time.Time) Status {
 func (e *Engine) Counts() []NodeSetCounts {
 	counts := map[string]*NodeSetCounts{}
 	for name, s := range e.sets {
-		counts[name] = &NodeSetCounts{Name: name, Nodes: s.Nodes.Len(), Problem: s.Problem, Breakers: e.breakers.Snapshot(name), BootTimes: e.bootTimes[name]}
+		counts[name] = &NodeSetCounts{Name: name, Generation: s.SpecGeneration, Nodes: s.Nodes.Len(), Problem: s.Problem, Breakers: e.breakers.Snapshot(name), BootTimes: e.bootTimes[name]}
 	}
 	for _, n := range e.nodes {
 		c := counts[n.set]
@@ -161,7 +163,7 @@ func (e *Engine) Counts() []NodeSetCounts {
 			continue
 		}
 		state := n.slurm.State
-		up := !n.missing && !state.Any(poweredOff) || n.boot != nil
+		up := !n.missing && !state.Any(poweredOff|NodeFuture) || n.boot != nil
 		switch {
 		case n.missing:
 			c.Unknown++

@@ -63,7 +63,8 @@ type Client struct {
 	running  bool
 	nodeSets cache.Store // of *v1alpha1.NodeSet; nil until they have been read
 	written  map[string]statusKey
-	budgets  map[string]budgetMade // by NodeSet
+	left     map[string]*v1alpha1.NodeSet // with the status that we wrote last, or found to be right
+	budgets  map[string]budgetMade        // by NodeSet
 	health   Health
 	recorder events.EventRecorder // nil unless Run
 }
@@ -118,6 +119,7 @@ func newClient(kube kubernetes.Interface, tide versioned.Interface, namespace, c
 	return &Client{
 		kube: kube, tide: tide, namespace: namespace, opts: o, log: o.Log,
 		written: map[string]statusKey{},
+		left:    map[string]*v1alpha1.NodeSet{},
 		budgets: map[string]budgetMade{},
 	}
 }

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 
@@ -30,9 +32,8 @@ const (
 
 // statusKey is all that a status is made of.
 type statusKey struct {
-	uid        types.UID
-	generation int64
-	counts     powersave.NodeSetCounts
+	uid    types.UID
+	counts powersave.NodeSetCounts
 }
 
 // UpdateStatus writes the counts into the status of the NodeSet they name, with conditions that say
@@ -46,11 +47,16 @@ func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCount
 		}
 		return missing
 	}
-	key := statusKey{uid: ns.UID, generation: ns.Generation, counts: counts}
+	if counts.Generation > ns.Generation { // of another one, that had the name before
+		return nil
+	}
+	counts.Generation = cmp.Or(counts.Generation, ns.Generation)
+	key := statusKey{uid: ns.UID, counts: counts}
 	c.mu.Lock()
 	unchanged := reflect.DeepEqual(c.written[counts.Name], key)
+	ns, others := newest(ns, c.left[counts.Name])
 	c.mu.Unlock()
-	if unchanged {
+	if unchanged && !others {
 		return nil
 	}
 	status := c.newStatus(ns, counts)
@@ -62,7 +68,7 @@ func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCount
 		}
 		ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 		defer cancel()
-		_, err = c.tide.SlurmtideV1alpha1().NodeSets(c.namespace).Patch(ctx, counts.Name, types.MergePatchType, patch,
+		answer, err := c.tide.SlurmtideV1alpha1().NodeSets(c.namespace).Patch(ctx, counts.Name, types.MergePatchType, patch,
 			metav1.PatchOptions{FieldManager: fieldManager}, "status")
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -70,11 +76,27 @@ func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCount
 		if err != nil {
 			return classify(err, doing, "patch nodesets.slurmtide.io/status", c.namespace)
 		}
+		ns = answer
 	}
 	c.mu.Lock()
-	c.written[counts.Name] = key
+	c.written[counts.Name], c.left[counts.Name] = key, ns
 	c.mu.Unlock()
 	return nil
+}
+
+// newest is the NodeSet as the watch has it, with the status as we left it if the watch does not know that yet: compared with an older
+// one, a status that is as it was before would pass for written. others: somebody else has written it since, as another bridge that led.
+func newest(watched, left *v1alpha1.NodeSet) (set *v1alpha1.NodeSet, others bool) {
+	if left == nil || left.UID != watched.UID {
+		return watched, false
+	}
+	age, err := resourceversion.CompareResourceVersion(watched.ResourceVersion, left.ResourceVersion)
+	if err != nil || age >= 0 {
+		return watched, err == nil && !equality.Semantic.DeepEqual(watched.Status, left.Status)
+	}
+	behind := *watched
+	behind.ResourceVersion, behind.Status = left.ResourceVersion, left.Status
+	return &behind, false
 }
 
 // statusPatch is a merge patch that also removes what the status no longer has.
@@ -96,7 +118,7 @@ func statusPatch(status *v1alpha1.NodeSetStatus) ([]byte, error) {
 
 func (c *Client) newStatus(ns *v1alpha1.NodeSet, counts powersave.NodeSetCounts) *v1alpha1.NodeSetStatus {
 	status := ns.Status.DeepCopy()
-	status.ObservedGeneration = ns.Generation
+	status.ObservedGeneration = counts.Generation
 	status.Nodes = int32(counts.Nodes)
 	status.PoweredUp, status.Replicas = int32(counts.PoweredUp), int32(counts.PoweredUp)
 	status.Booting, status.Ready, status.Failed = int32(counts.Booting), int32(counts.Ready), int32(counts.Failed)
@@ -121,7 +143,7 @@ func (c *Client) newStatus(ns *v1alpha1.NodeSet, counts powersave.NodeSetCounts)
 	conditions = append(conditions, floorStatus(status, counts.Floor)...)
 	status.Boots = bootStatus(counts.BootTimes)
 	for _, condition := range conditions {
-		condition.ObservedGeneration = ns.Generation
+		condition.ObservedGeneration = counts.Generation
 		condition.LastTransitionTime = metav1.NewTime(c.opts.Now())
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}

@@ -393,7 +393,7 @@ func (p *Planner) Counts() []powersave.NodeSetCounts {
 	counts := map[string]*powersave.NodeSetCounts{}
 	list := make([]powersave.NodeSetCounts, 0, len(p.sets))
 	for name, s := range p.sets {
-		counts[name] = &powersave.NodeSetCounts{Name: name, Nodes: s.Nodes.Len(), Problem: s.Problem, Breakers: p.breakers.Snapshot(name)}
+		counts[name] = &powersave.NodeSetCounts{Name: name, Generation: s.SpecGeneration, Nodes: s.Nodes.Len(), Problem: s.Problem, Breakers: p.breakers.Snapshot(name)}
 	}
 	for _, n := range p.nodes {
 		c := counts[n.set]

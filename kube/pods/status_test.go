@@ -1,0 +1,106 @@
+package pods
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	tidefake "github.com/slurmtide/slurmtide/kube/generated/clientset/versioned/fake"
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// versions lets every patch make a new version of the object, as the API server does.
+func versions(t *testing.T, tide *tidefake.Clientset) (patches func() int) {
+	t.Helper()
+	count := 0
+	tide.PrependReactor("patch", "nodesets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		count++
+		tracker := clienttesting.ObjectReaction(tide.Tracker())
+		_, obj, err := tracker(a)
+		if err != nil {
+			return true, nil, err
+		}
+		ns := obj.(*v1alpha1.NodeSet).DeepCopy()
+		ns.ResourceVersion = strconv.Itoa(100 + count)
+		return true, ns, tide.Tracker().Update(v1alpha1.SchemeGroupVersion.WithResource("nodesets"), ns, ns.Namespace)
+	})
+	return func() int { return count }
+}
+
+func stored(t *testing.T, tide *tidefake.Clientset) *v1alpha1.NodeSet {
+	t.Helper()
+	ns, err := tide.SlurmtideV1alpha1().NodeSets("slurm").Get(t.Context(), "cpu", metav1.GetOptions{})
+	require.NoError(t, err)
+	return ns
+}
+
+// A status that goes back to what it was is written, too, though the watch has not told yet that it was something else.
+func TestStatusBehindTheWatch(t *testing.T) {
+	ns := newNodeSet("cpu", "cpu-[0-9]")
+	ns.ResourceVersion = "100"
+	c, _, tide := testClient(t, ns)
+	patches := versions(t, tide)
+	put := func(up int) {
+		require.NoError(t, c.UpdateStatus(t.Context(), powersave.NodeSetCounts{Name: "cpu", PoweredUp: up}))
+		assert.EqualValues(t, up, stored(t, tide).Status.Replicas)
+	}
+	put(3)
+	require.NoError(t, c.nodeSets.Update(stored(t, tide)))
+	put(4)
+	put(3)
+	put(3)
+	require.Equal(t, 3, patches())
+
+	// Nor does what the watch tells late make it write again.
+	late := stored(t, tide).DeepCopy()
+	late.ResourceVersion, late.Status.Replicas = "102", 4
+	require.NoError(t, c.nodeSets.Update(late))
+	put(3)
+	require.Equal(t, 3, patches())
+	require.NoError(t, c.nodeSets.Update(stored(t, tide)))
+	put(3)
+	require.Equal(t, 3, patches())
+}
+
+// What another bridge wrote while it led is put right, though our own figures are those of before.
+func TestStatusOfAnotherLeader(t *testing.T) {
+	ns := newNodeSet("cpu", "cpu-[0-9]")
+	ns.ResourceVersion = "100"
+	c, _, tide := testClient(t, ns)
+	patches := versions(t, tide)
+	counts := powersave.NodeSetCounts{Name: "cpu", PoweredUp: 3}
+	require.NoError(t, c.UpdateStatus(t.Context(), counts))
+	theirs := stored(t, tide).DeepCopy()
+	theirs.ResourceVersion, theirs.Status.Replicas = "200", 7
+	require.NoError(t, tide.Tracker().Update(v1alpha1.SchemeGroupVersion.WithResource("nodesets"), theirs, "slurm"))
+	require.NoError(t, c.nodeSets.Update(theirs))
+	require.NoError(t, c.UpdateStatus(t.Context(), counts))
+	assert.EqualValues(t, 3, stored(t, tide).Status.Replicas)
+	assert.Equal(t, 2, patches())
+}
+
+// Figures of an older spec do not pass for those of the newest, which the engine has yet to hear of.
+func TestStatusOfAnOlderSpec(t *testing.T) {
+	ns := newNodeSet("cpu", "cpu-[0-9]")
+	ns.Generation = 7
+	c, _, tide := testClient(t, ns)
+	counts := powersave.NodeSetCounts{Name: "cpu", Generation: 6, Floor: &powersave.FloorCounts{Wanted: 2, Held: 2}}
+	require.NoError(t, c.UpdateStatus(t.Context(), counts))
+	s := stored(t, tide).Status
+	assert.EqualValues(t, 6, s.ObservedGeneration)
+	assert.EqualValues(t, 6, meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionFloorReached).ObservedGeneration)
+	counts.Generation = 7
+	require.NoError(t, c.UpdateStatus(t.Context(), counts))
+	assert.EqualValues(t, 7, stored(t, tide).Status.ObservedGeneration)
+
+	counts.Generation, counts.PoweredUp = 8, 5 // of a NodeSet that had the name before
+	require.NoError(t, c.UpdateStatus(t.Context(), counts))
+	assert.Zero(t, stored(t, tide).Status.PoweredUp)
+}
