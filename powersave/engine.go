@@ -372,6 +372,9 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 		if n.set == set && n.boot == nil && !first {
 			continue
 		}
+		if n.set != set {
+			n.warm = warm{ask: n.warm.ask} // what it was to another NodeSet's floor
+		}
 		n.set = set
 		e.decide(n)
 	}

@@ -2,8 +2,8 @@ package powersave
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +33,8 @@ type Shortfall string
 // What a floor can wait for. FloorHeld: nothing.
 const (
 	FloorHeld       Shortfall = ""
-	FloorUnread     Shortfall = "NotRead"           // Slurm, and all else it takes, has not been read yet
+	FloorUnread     Shortfall = "NotRead"           // Slurm has not been read since, or not for a while
+	FloorWaits      Shortfall = "Waiting"           // a moment, for what Slurm powers up itself: see raiseWait
 	FloorBooting    Shortfall = "Booting"           // nodes are on their way
 	FloorProblem    Shortfall = "Invalid"           // the NodeSet cannot be used
 	FloorBackingOff Shortfall = "BackingOff"        // its breakers are open
@@ -43,7 +44,7 @@ const (
 	FloorTooFew     Shortfall = "MoreThanNodeNames" // the NodeSet has fewer nodes
 )
 
-// FloorShort says that a floor is not reached, and why; once for each reason. Boots that are under way are none.
+// FloorShort says that a floor is not reached, and why; once for each reason. Waiting for a moment, or for boots, is none.
 type FloorShort struct {
 	NodeSet string
 	Why     Shortfall
@@ -78,18 +79,20 @@ type floors struct {
 	known       map[string]string // UIDs of the NodeSets whose FloorWas has been looked at
 	suspendTime time.Duration     // the shortest in slurm.conf, as the newest request told; 0: not known
 	read        int               // number of the complete read that was acted on last
-	from        int               // reads asked for before a floor changed: only later ones are acted on
+	from        int               // reads asked for before a floor was set or lowered: only later ones are acted on
 	windowsAt   time.Time         // when a window opens or closes next
 	wishes      map[string]WarmWish
 }
 
 // floor is kept while a NodeSet has one, and until the nodes that were up for it have gone.
 type floor struct {
-	want int
-	was  int // what the leader before us kept; looked at once
-	why  Shortfall
-	text string
-	told Shortfall
+	want   int
+	was    int // what the leader before us kept; looked at once
+	raised raised
+	bounds bounds
+	why    Shortfall
+	text   string
+	told   Shortfall
 
 	wish     shortOf // why a wish is not met
 	wishTold Shortfall
@@ -101,6 +104,13 @@ type floor struct {
 	refusal string
 
 	closed int // nodes that closeSets keeps out of use, or is about to put back
+}
+
+// bounds is what else of a NodeSet decides how far its floor can be reached.
+type bounds struct {
+	spec        int64
+	most, nodes int
+	problem     string
 }
 
 // warm is a node's part in its NodeSet's floor.
@@ -137,6 +147,8 @@ func (n *node) stand() standing {
 		return standsOut
 	case n.boot != nil, state.Any(NodePoweringUp), n.warm.ask == StatePowerUp, state.Has(NodePoweredDown | NodePowerUp):
 		return standsUp
+	case state.Any(NodePoweredDown) && state.Any(NodeAllocated|NodeMixed): // a job has it: Slurm is about to power it up
+		return standsUp
 	case state.Any(NodePoweredDown):
 		return standsOff
 	case n.slurm.PlainlyIdle():
@@ -146,6 +158,9 @@ func (n *node) stand() standing {
 	}
 	return standsOut
 }
+
+// boots says that a node that stands up has yet to serve.
+func (n *node) boots() bool { return n.boot != nil || !serving(n.slurm.State) }
 
 // mayPowerUp says that nothing speaks against a powered-down node.
 func (n *node) mayPowerUp(now time.Time) bool {
@@ -186,19 +201,41 @@ func (e *Engine) setFloors() {
 			f.windowsAt = until
 		}
 		was := 0
-		if uid, known := f.known[name]; !known || uid != set.UID {
+		uid, known := f.known[name]
+		if known = known && uid == set.UID; !known {
 			f.known[name], was = set.UID, set.FloorWas
 		}
+		bounds := bounds{spec: set.SpecGeneration, most: set.MaxPoweredUp, nodes: set.Nodes.Len(), problem: set.Problem}
 		have := f.of[name]
 		switch {
-		case have == nil && want == 0 && was == 0, have != nil && have.want == want:
+		case have == nil && want == 0 && was == 0:
+			continue
+		case have != nil && have.want == want:
+			if have.bounds != bounds {
+				have.bounds = bounds
+				e.reads.wantComplete(e.now)
+			}
 			continue
 		case have == nil:
 			have = &floor{was: was}
 			f.of[name] = have
+			if !known { // nobody has raised it just now
+				have.raised.done = want
+			}
+		}
+		*have = floor{
+			want: want, was: have.was, raised: have.raised, bounds: bounds, told: have.told, wishTold: have.wishTold,
+			why: FloorUnread, text: "Slurm has not been read since the floor was set",
+		}
+		if have.raised.to(want, e.now, e.reads.count) {
+			have.why, have.text = FloorWaits, waitsText
+			if e.podsRead {
+				f.read = max(f.read, e.reads.whole) // those of before say nothing new
+			}
+			e.reads.wantComplete(have.raised.due())
+			continue
 		}
 		f.from = e.reads.count
-		*have = floor{want: want, was: have.was, told: have.told, wishTold: have.wishTold, why: FloorUnread, text: "Slurm has not been read since the floor was set"}
 		e.reads.wantComplete(e.now)
 	}
 	gone := func(name string) bool { _, there := e.sets[name]; return !there }
@@ -221,15 +258,16 @@ func (e *Engine) dropFloors() {
 // floorsDue is when keepFloors has something to do; zero: no time is known.
 func (e *Engine) floorsDue() time.Time {
 	due := e.floors.windowsAt
-	for _, f := range e.floors.of {
-		if !f.retryAt.IsZero() && (due.IsZero() || f.retryAt.Before(due)) {
-			due = f.retryAt
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (due.IsZero() || t.Before(due)) {
+			due = t
 		}
 	}
+	for _, f := range e.floors.of {
+		sooner(f.retryAt)
+	}
 	for _, w := range e.floors.wishes {
-		if due.IsZero() || w.Until.Before(due) {
-			due = w.Until
-		}
+		sooner(w.Until)
 	}
 	if !e.leading {
 		return time.Time{}
@@ -259,7 +297,7 @@ func (e *Engine) keepFloors() {
 	switch {
 	case e.reads.whole <= f.from && e.reads.underway, f.from < e.reads.whole && e.reads.whole <= f.read:
 		return
-	case e.reads.whole <= f.from, e.now.Sub(e.reads.ended) > actOn:
+	case e.reads.whole <= f.from, e.now.Sub(e.reads.wholeAt) > actOn:
 		e.reads.wantComplete(e.now)
 		return
 	}
@@ -275,6 +313,11 @@ func (e *Engine) keepFloors() {
 		e.keepFloor(f.of[name], e.sets[name], nodes[name])
 	}
 	e.reads.wantComplete(e.reads.complete.Add(e.renewEvery()))
+	for _, one := range f.of {
+		if due := one.raised.due(); !due.IsZero() {
+			e.reads.wantComplete(due)
+		}
+	}
 }
 
 // renewEvery is how often idle nodes of a floor are renewed.
@@ -288,9 +331,17 @@ func (e *Engine) renewEvery() time.Duration {
 // keepFloor does for one NodeSet what a complete read calls for; nodes are all of it, by name.
 func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 	var idle, off []*node
-	up, on, ours, busy, named := 0, 0, 0, 0, 0
+	up, boots, on, ours, busy, named := 0, 0, 0, 0, 0, 0
 	wish := e.floors.wishes[set.Name]
 	f.closed = 0
+	unused := sinceRenewal(nodes)
+	capped := func(all int) int { // what may be kept of it
+		if set.MaxPoweredUp > 0 {
+			return min(all, set.MaxPoweredUp)
+		}
+		return all
+	}
+	keep := capped(f.want)
 	for _, n := range nodes {
 		stand := n.stand()
 		if n.read > 0 && !n.missing && !n.slurm.State.Any(NodePoweredDown|NodeFuture) || stand == standsUp {
@@ -304,12 +355,17 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 			}
 			n.warm = warm{ask: n.warm.ask}
 		case standsOut:
-			n.warm = warm{ask: n.warm.ask}
+			if n.warm.ask != StatePowerDown { // which may fail
+				n.warm = warm{ask: n.warm.ask}
+			}
 			if strings.HasPrefix(n.slurm.Reason, closedPrefix) {
 				f.closed++
 			}
 		case standsUp:
 			up++
+			if n.boots() {
+				boots++
+			}
 			if n.slurm.State.Any(inUse) {
 				busy++
 				if slices.Contains(wish.Names, n.name) { // by the job that it was for: the next wish will know
@@ -319,11 +375,11 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 			n.warm.renewed = time.Time{}
 		case standsIdle:
 			idle = append(idle, n)
-			if n.warm.renewed.IsZero() {
+			if n.warm.renewed.IsZero() || n.slurm.LastBusy.Sub(n.warm.renewed) > unused+usedAfter {
 				n.warm.since = n.slurm.LastBusy
 			}
 		}
-		if n.warm.ours {
+		if n.warm.ours && n.warm.ask != StatePowerDown {
 			ours++
 		}
 	}
@@ -341,7 +397,7 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 		}
 	}
 	f.was = 0
-	for _, n := range idle[:min(len(idle), max(f.want-up, 0))] {
+	for _, n := range idle[:min(len(idle), max(keep-up, 0))] {
 		if !n.warm.ours {
 			n.warm.ours = true
 			ours++
@@ -352,12 +408,18 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 		all = max(all, busy+wish.Nodes)
 		slices.SortStableFunc(off, wish.named())
 	}
-	hold, rest := holdFor(idle, f.want-up, all-up, wish)
+	// Boots count, but may fail: until they are over as many nodes that serve are kept.
+	hold, rest := holdFor(idle, keep-up+boots, capped(all)-up, wish)
 	e.renew(hold)
-	e.lower(rest, ours-f.want)
+	e.lower(rest, min(ours, up-boots+len(idle))-keep)
+	own := f.raised.by(e.now, e.reads.whole)
+	now := own
+	if wish.Nodes > 0 {
+		now = max(own, busy+wish.Nodes)
+	}
 	// An idle node that is not named is of no use to the jobs: it is reserved, or another job is about to take it.
-	lacks := max(all-up-len(idle), min(named, wish.Nodes))
-	e.raise(f, set, lacking{all: all, total: len(nodes), own: f.want - up - len(idle), lacks: lacks, on: on}, off)
+	short := func(all int) int { return max(all-up-len(idle), min(named, wish.Nodes)) }
+	e.raise(f, set, lacking{all: now, total: len(nodes), own: own - up - len(idle), lacks: short(now), waits: short(all) > max(short(now), 0), on: on}, off)
 	if f.want == 0 && ours == 0 && e.floors.wishes[set.Name].Nodes == 0 && !slices.ContainsFunc(nodes, func(n *node) bool { return n.warm.ask != StateNone }) {
 		delete(e.floors.of, set.Name)
 		for _, n := range nodes {
@@ -366,115 +428,18 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 	}
 }
 
-// renew lets the idle time of nodes begin anew where that is due.
-func (e *Engine) renew(hold []*node) {
-	var names []string
-	for _, n := range hold {
-		if n.warm.ask == StateNone && e.now.Sub(n.warm.renewed) >= e.renewEvery()/2 && n.read == e.reads.whole {
-			n.warm.ask = StateRenew
-			names = append(names, n.name)
-		}
-	}
-	if len(names) > 0 {
-		slices.Sort(names)
-		e.do(UpdateNodes{NodeUpdate{Nodes: names, State: StateRenew}})
-	}
-}
+// usedAfter is how much later than others a node has to have been busy that were renewed about when it was, for a job to be the reason:
+// more than calls to slurmctld differ in time.
+const usedAfter = 5 * time.Second
 
-// lower powers down as many of the nodes that were up for the floor as are too many: those that have been idle longest. idle
-// begins with those that were busy last.
-func (e *Engine) lower(idle []*node, surplus int) {
-	if e.blind {
-		return
-	}
-	var names []string
-	for _, n := range slices.Backward(idle) {
-		if len(names) >= surplus {
-			break
-		}
-		// A planned one is about to get a job (backfill.c).
-		if n.warm.ours && n.warm.ask == StateNone && !n.slurm.State.Any(NodePlanned) && n.read == e.reads.whole {
-			n.warm.ask = StatePowerDown
-			names = append(names, n.name)
+// sinceRenewal is what lies between the renewal of idle nodes, by our clock, and what Slurm says they were busy last, by its clock, if no job has
+// come meanwhile.
+func sinceRenewal(nodes []*node) time.Duration {
+	least := time.Duration(math.MaxInt64 / 2)
+	for _, n := range nodes {
+		if n.stand() == standsIdle && !n.warm.renewed.IsZero() && !n.slurm.LastBusy.IsZero() {
+			least = min(least, n.slurm.LastBusy.Sub(n.warm.renewed))
 		}
 	}
-	if len(names) > 0 {
-		slices.Sort(names)
-		e.do(UpdateNodes{NodeUpdate{Nodes: names, State: StatePowerDown}})
-	}
-}
-
-// lacking is what keepFloor has counted.
-type lacking struct {
-	all, total int // nodes that are to be up, with those of a wish; the NodeSet has
-	own, lacks int // that are missing, without and with a wish's
-	on         int // nodes that Slurm does not show powered down
-}
-
-// raise powers up what the floor lacks, and notes why it cannot.
-func (e *Engine) raise(f *floor, set NodeSet, l lacking, off []*node) {
-	lacks, on := l.lacks, l.on
-	off = slices.DeleteFunc(off, func(n *node) bool { return !n.mayPowerUp(e.now) })
-	choice, probes := e.breakers.choose(e.now, set, e.inUse(set.Name))
-	room := lacks
-	if set.MaxPoweredUp > 0 {
-		room = min(lacks, max(set.MaxPoweredUp-on, 0))
-	}
-	ask := min(room, len(off))
-	switch {
-	case lacks <= 0:
-		f.most, f.tries, f.refusal, ask = 0, 0, "", 0
-		f.why, f.text = FloorHeld, ""
-	case set.Problem != "":
-		f.why, f.text, ask = FloorProblem, set.Problem, 0
-	case f.retryAt.After(e.now):
-		ask = 0
-	case !choice.OK:
-		f.why, f.text, ask = FloorBackingOff, choice.Why, 0
-		if choice.Until.After(e.now) {
-			f.text += fmt.Sprintf("; tried again at %s", choice.Until.UTC().Format("15:04:05Z"))
-		}
-	case room < lacks && ask == room:
-		f.why, f.text = FloorCapped, fmt.Sprintf("spec.maxPoweredUp is %d, and %d nodes are up", set.MaxPoweredUp, on+ask)
-	case ask < lacks && l.all > l.total:
-		f.why, f.text = FloorTooFew, fmt.Sprintf("%d nodes are wanted, the NodeSet has %d", l.all, l.total)
-	case ask < lacks && f.closed > 0:
-		f.why, f.text = FloorBackingOff, "nodes are being put back"
-	case ask < lacks:
-		f.why = FloorNoNodes
-		f.text = fmt.Sprintf("%d of %d nodes are wanted and cannot be powered up: see sinfo -R for those that are down or drained", lacks-ask, l.all)
-	default:
-		f.why, f.text = FloorBooting, ""
-	}
-	if len(probes) > 0 { // it decides for all
-		ask = min(ask, 1)
-	}
-	if f.most > 0 && ask > 0 {
-		ask = min(ask, f.most)
-		f.why, f.text = FloorRefused, f.refusal
-	}
-	if f.wish = (shortOf{}); l.own <= 0 && lacks > 0 { // the wish alone lacks them
-		f.wish, f.why, f.text = shortOf{f.why, f.text}, FloorHeld, ""
-	}
-	if f.wish.why != f.wishTold && f.wish.why != FloorBooting {
-		f.wishTold = f.wish.why
-		if f.wish.why != FloorHeld {
-			e.do(Report{Level: Info, NodeSet: set.Name, Text: "nodes for jobs to come cannot be powered up: " + f.wish.text})
-		}
-	}
-	if f.why != f.told && f.why != FloorBooting {
-		f.told = f.why
-		if f.why != FloorHeld {
-			e.do(FloorShort{NodeSet: set.Name, Why: f.why, Text: f.text})
-		}
-	}
-	if ask <= 0 || e.blind {
-		return
-	}
-	names := make([]string, 0, ask)
-	for _, n := range off[:ask] {
-		n.warm.ask = StatePowerUp
-		names = append(names, n.name)
-	}
-	e.do(UpdateNodes{NodeUpdate{Nodes: names, State: StatePowerUp}})
+	return least
 }

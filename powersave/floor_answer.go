@@ -1,6 +1,9 @@
 package powersave
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // floorUpdated takes in the answer to an update of keepFloor; false: it is none.
 func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
@@ -12,6 +15,7 @@ func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
 		return false
 	}
 	var of *floor
+	var renewed []*node
 	ours := map[string]int{} // by NodeSet
 	if u.State == StatePowerUp && err == "" {
 		for _, n := range e.nodes {
@@ -23,6 +27,9 @@ func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
 	for _, name := range u.Nodes {
 		n := e.nodes[name]
 		n.warm.ask = StateNone
+		if u.State == StateRenew {
+			renewed = append(renewed, n)
+		}
 		if of == nil {
 			of = e.floors.of[n.set]
 		}
@@ -58,9 +65,11 @@ func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
 	case u.State != StatePowerUp:
 	case err == "":
 		of.tries = 0
+		of.most *= 2 // what stood in the way may be over
 		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow))
 	case len(u.Nodes) > 1:
 		of.refusal, of.most = err, len(u.Nodes)/2
+		of.why, of.text = FloorRefused, err
 		of.retryAt = e.now.Add(e.cfg.PollSlow)
 	default:
 		e.note(Warn, nil, "", u.String()+" failed: "+err)
@@ -69,8 +78,14 @@ func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
 		of.retryAt = e.now.Add(backoff(refusedFirst, refusedMost, of.tries, uint64(len(u.Nodes[0]))))
 		of.tries++
 	}
+	for _, n := range renewed {
+		e.decide(n) // it may have been in the way
+	}
 	return true
 }
+
+// unreadAfter is how long reads may fail before what is known of floors says little: nobody renews idle time meanwhile.
+const unreadAfter = time.Minute
 
 // floorCounts says how far the floors are.
 func (e *Engine) floorCounts(counts map[string]*NodeSetCounts) {
@@ -82,22 +97,32 @@ func (e *Engine) floorCounts(counts map[string]*NodeSetCounts) {
 			c.Floor = &FloorCounts{Wanted: f.want, Why: f.why, Text: f.text, Ahead: e.floors.wishes[name].Nodes, AheadText: f.wish.text}
 		}
 	}
+	booting := map[string]bool{} // by NodeSet
 	for _, n := range e.nodes {
 		c := counts[n.set]
-		if c == nil || c.Floor == nil || !serving(n.slurm.State) {
+		if c == nil || c.Floor == nil {
 			continue
 		}
-		if stand := n.stand(); stand == standsIdle || stand == standsUp && n.boot == nil {
+		stand := n.stand()
+		switch {
+		case stand == standsUp && n.boots():
+			booting[n.set] = true
+		case stand == standsIdle || stand == standsUp:
 			c.Floor.Held = min(c.Floor.Held+1, c.Floor.Wanted)
 		}
 	}
-	for _, c := range counts {
+	for name, c := range counts {
 		switch f := c.Floor; {
 		case f == nil:
+		case f.Wanted > 0 && e.reads.failures > 0 && e.now.Sub(e.reads.wholeAt) > unreadAfter:
+			f.Why, f.Text = FloorUnread, "Slurm cannot be read; the last time was at "+e.reads.wholeAt.UTC().Format("15:04:05Z")
 		case f.Held == f.Wanted:
 			f.Why, f.Text = FloorHeld, ""
-		case f.Why == FloorHeld:
+		case f.Why != FloorHeld:
+		case booting[name]:
 			f.Why = FloorBooting
+		default:
+			f.Why, f.Text = FloorUnread, "nodes have gone, and not all of Slurm has been read since"
 		}
 	}
 }

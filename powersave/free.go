@@ -54,7 +54,7 @@ func (e *Engine) nodesUpdated(ev NodesUpdated) {
 		switch {
 		case n != nil && e.tended(n, ev.Update, ev.Err):
 			continue
-		case ev.Update.State == StatePowerDown: // nothing waits for it
+		case ev.Update.State == StatePowerDown, ev.Update.State == StatePowerUp, ev.Update.State == StateRenew: // nothing waits for it
 			continue
 		case n != nil && ev.Update.State == StatePowerDownForce:
 			e.released(n, ev.Err)

@@ -138,7 +138,7 @@ func (e *Engine) tend(n *node) {
 	lost, heals := e.lost(n, why != "" && !alive), e.heal(n, why == "" || leave)
 	u := NodeUpdate{}
 	switch {
-	case c.update != nil || n.closing:
+	case c.update != nil || n.closing, n.warm.ask == StateRenew: // which would take a drain back
 		return
 	case c.retryAt.After(e.now):
 		e.wakeAt(n, c.retryAt)

@@ -15,6 +15,7 @@ type reads struct {
 	ended     time.Time
 	complete  time.Time // when the last complete read was asked for
 	whole     int       // its number
+	wholeAt   time.Time // when it was answered
 	notBefore time.Time
 	hurryAt   time.Time // after a failure: when to try again if something is in hand
 	due       time.Time
@@ -91,7 +92,7 @@ func (r *reads) hurry() {
 func (r *reads) answered(now time.Time, ev SlurmRead) {
 	r.underway, r.ended, r.failures, r.lastErr = false, now, 0, ""
 	if ev.Complete {
-		r.complete, r.whole, r.wholeDue = r.asked, r.count, time.Time{}
+		r.complete, r.whole, r.wholeAt, r.wholeDue = r.asked, r.count, now, time.Time{}
 	}
 	took := now.Sub(r.asked)
 	r.notBefore = now.Add(min(restFactor*took, max(restShort, took)))

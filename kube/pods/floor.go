@@ -58,6 +58,9 @@ func floorStatus(status *v1alpha1.NodeSetStatus, counts *powersave.FloorCounts) 
 			return nil
 		}
 		return []metav1.Condition{reached}
+	case counts.Why == powersave.FloorUnread:
+		reached.Status, reached.Reason = metav1.ConditionUnknown, string(counts.Why)
+		reached.Message = shorten(fmt.Sprintf("%d of %d nodes serve, as far as is known: %s", counts.Held, counts.Wanted, counts.Text), maxNote)
 	case counts.Held < counts.Wanted:
 		reached.Status, reached.Reason = metav1.ConditionFalse, string(counts.Why)
 		reached.Message = shorten(fmt.Sprintf("%d of %d nodes serve: %s", counts.Held, counts.Wanted, cmp.Or(counts.Text, "others are booting")), maxNote)

@@ -102,3 +102,12 @@ func TestWindowOverDaylightSaving(t *testing.T) {
 		assert.Equal(t, want, got, at)
 	}
 }
+
+func TestFloorUnread(t *testing.T) {
+	var s v1alpha1.NodeSetStatus
+	reached := floorStatus(&s, &powersave.FloorCounts{Wanted: 3, Held: 3, Why: powersave.FloorUnread, Text: "Slurm cannot be read"})[0]
+	assert.Equal(t, metav1.ConditionUnknown, reached.Status, "what was so is not said to be so")
+	assert.Equal(t, "NotRead", reached.Reason)
+	assert.Equal(t, "3 of 3 nodes serve, as far as is known: Slurm cannot be read", reached.Message)
+	assert.Equal(t, &v1alpha1.FloorStatus{Wanted: 3, Held: 3, Reason: "NotRead"}, s.Floor)
+}

@@ -27,7 +27,7 @@ func TestFloor(t *testing.T) {
 		defer stop()
 		names := func(nodes ...string) slurmconf.Hostlist { return slurmconf.NewHostlist(nodes...) }
 		b.NodeSets([]powersave.NodeSet{{Name: "cpu", Nodes: names("cpu-0", "cpu-1"), Floor: 3}})
-		pass(500 * time.Millisecond)
+		pass(2500 * time.Millisecond)
 		updates := func(state powersave.StateChange) (all []string) {
 			w.look(func() {
 				for _, u := range w.updates {

@@ -83,6 +83,19 @@ func TestFloor(t *testing.T) {
 			c.waitZero("cpu-[0-5]")
 			c.waitFloor(0, "NoFloor")
 		})
+		t.Run("raised because of a job", func(t *testing.T) {
+			c.t = t
+			id := c.sbatch("sleep 10", "--nodelist=cpu-[4-5]", "--ntasks-per-node=1")
+			scale := []byte(`{"spec":{"replicas":1}}`) // as KEDA does, and as soon
+			_, err := c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Patch(c.ctx, "cpu", types.MergePatchType, scale, metav1.PatchOptions{})
+			require.NoError(t, err)
+			c.waitJob(id, "RUNNING")
+			c.waitFloor(1, "Held")
+			assert.Equal(t, []string{"cpu-4", "cpu-5"}, slices.Sorted(maps.Keys(c.slurmdPods())), "no node is woken beside the job's")
+			c.kubectlScale(0)
+			c.waitJob(id, "COMPLETED")
+			c.waitZero("cpu-[0-5]")
+		})
 		t.Run("beside jobs", func(t *testing.T) {
 			c.t = t
 			id := c.sbatch("sleep 10", "-N2", "--ntasks-per-node=1")
