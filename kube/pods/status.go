@@ -105,13 +105,20 @@ func statusPatch(status *v1alpha1.NodeSetStatus) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"breaker", "offerings", "floor", "boots"} {
+	for name, optional := range map[string][]string{
+		"breaker": {"state", "class", "reason", "retryTime", "failures", "tries", "specGeneration"}, "floor": {"ahead"},
+		"boots": {"p95Seconds", "recentMilliseconds"}, "offerings": nil,
+	} {
 		if fields[name] == nil {
 			fields[name] = nil
 		}
-	}
-	if breaker, ok := fields["breaker"].(map[string]any); ok && breaker["retryTime"] == nil {
-		breaker["retryTime"] = nil
+		if object, ok := fields[name].(map[string]any); ok { // is merged, too
+			for _, key := range optional {
+				if object[key] == nil {
+					object[key] = nil
+				}
+			}
+		}
 	}
 	return json.Marshal(map[string]any{"status": fields})
 }

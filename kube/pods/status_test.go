@@ -3,6 +3,7 @@ package pods
 import (
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -103,4 +104,37 @@ func TestStatusOfAnOlderSpec(t *testing.T) {
 	counts.Generation, counts.PoweredUp = 8, 5 // of a NodeSet that had the name before
 	require.NoError(t, c.UpdateStatus(t.Context(), counts))
 	assert.Zero(t, stored(t, tide).Status.PoweredUp)
+}
+
+// What is left out of a status is not there any more, at any depth.
+func TestStatusWithLess(t *testing.T) {
+	c, _, tide := testClient(t)
+	put := func(counts powersave.NodeSetCounts) v1alpha1.NodeSetStatus {
+		counts.Name = "cpu"
+		require.NoError(t, c.UpdateStatus(t.Context(), counts))
+		require.NoError(t, c.nodeSets.Update(stored(t, tide)))
+		return stored(t, tide).Status
+	}
+	breaker := powersave.BreakerRecord{
+		Key: powersave.BreakerKey{NodeSet: "cpu"}, State: powersave.BreakerOpen, Class: powersave.TroubleCapacity, Reason: "no room", Failures: 2, Tries: 1,
+		Until: time.Unix(1e9, 0), Spec: 7,
+	}
+	times := powersave.BootTimes{time.Second, time.Second, time.Second, time.Second, time.Second}
+	full := put(powersave.NodeSetCounts{Floor: &powersave.FloorCounts{Wanted: 2, Ahead: 3}, Breakers: []powersave.BreakerRecord{breaker}, BootTimes: times})
+	require.EqualValues(t, 3, full.Floor.Ahead)
+	require.EqualValues(t, 7, full.Breaker.SpecGeneration)
+	require.NotEmpty(t, full.Boots.P95Seconds)
+
+	less := put(powersave.NodeSetCounts{
+		Floor: &powersave.FloorCounts{Wanted: 2}, BootTimes: times[:1],
+		Breakers: []powersave.BreakerRecord{{Key: breaker.Key, State: powersave.BreakerClosed, Class: powersave.TroubleCrash, Failures: 1}},
+	})
+	assert.Equal(t, &v1alpha1.FloorStatus{Wanted: 2}, less.Floor)
+	assert.Equal(t, &v1alpha1.BreakerStatus{State: v1alpha1.BreakerAvailable, Class: "crash", Failures: 1}, less.Breaker)
+	assert.Equal(t, &v1alpha1.BootStatus{RecentMilliseconds: []int64{1000}}, less.Boots)
+
+	none := put(powersave.NodeSetCounts{Breakers: []powersave.BreakerRecord{}})
+	assert.Nil(t, none.Floor)
+	assert.Nil(t, none.Breaker)
+	assert.Nil(t, none.Boots)
 }
