@@ -125,7 +125,7 @@ type warm struct {
 type standing int
 
 const (
-	standsOut  standing = iota // of no use: down, drained, on its way down, or not known
+	standsOut  standing = iota // of no use: down, drained, on its way down, about to be that, or not known
 	standsOff                  // powered down
 	standsUp                   // on its way up, busy, or else not to be touched
 	standsIdle                 // plainly idle
@@ -143,7 +143,7 @@ func (n *node) stand() standing {
 		NodeRebootRequested | NodeRebootIssued
 	state := n.slurm.State
 	switch {
-	case n.read == 0, n.missing, n.off != nil, state.Any(useless), n.boot != nil && n.boot.release != nil, n.warm.ask == StatePowerDown:
+	case n.read == 0, n.missing, n.off != nil, n.care.update != nil, state.Any(useless), n.boot != nil && n.boot.release != nil, n.warm.ask == StatePowerDown:
 		return standsOut
 	case n.boot != nil, state.Any(NodePoweringUp), n.warm.ask == StatePowerUp, state.Has(NodePoweredDown | NodePowerUp):
 		return standsUp
@@ -355,7 +355,7 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 			}
 			n.warm = warm{ask: n.warm.ask}
 		case standsOut:
-			if n.warm.ask != StatePowerDown { // which may fail
+			if n.warm.ask != StatePowerDown && n.care.update == nil { // which may fail
 				n.warm = warm{ask: n.warm.ask}
 			}
 			if strings.HasPrefix(n.slurm.Reason, closedPrefix) {
@@ -379,7 +379,7 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 				n.warm.since = n.slurm.LastBusy
 			}
 		}
-		if n.warm.ours && n.warm.ask != StatePowerDown {
+		if n.warm.ours && stand != standsOut {
 			ours++
 		}
 	}
@@ -411,7 +411,7 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 	// Boots count, but may fail: until they are over as many nodes that serve are kept.
 	hold, rest := holdFor(idle, keep-up+boots, capped(all)-up, wish)
 	e.renew(hold)
-	e.lower(rest, min(ours, up-boots+len(idle))-keep)
+	e.lower(rest, ours-keep)
 	own := f.raised.by(e.now, e.reads.whole)
 	now := own
 	if wish.Nodes > 0 {

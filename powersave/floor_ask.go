@@ -8,11 +8,11 @@ import (
 // renewBatch bounds the nodes of one renewal, which are looked at one by one: if one comes to nothing, or takes too long, others do not.
 const renewBatch = 128
 
-// renew lets the idle time of nodes begin anew where that is due.
+// renew lets the idle time of nodes begin anew where that is due. None of them is just being drained: a renewal takes that back.
 func (e *Engine) renew(hold []*node) {
 	var names []string
 	for _, n := range hold {
-		if n.untouched() && e.now.Sub(n.warm.renewed) >= e.renewEvery()/2 && n.read == e.reads.whole {
+		if n.warm.ask == StateNone && e.now.Sub(n.warm.renewed) >= e.renewEvery()/2 && n.read == e.reads.whole {
 			n.warm.ask = StateRenew
 			names = append(names, n.name)
 		}
@@ -22,9 +22,6 @@ func (e *Engine) renew(hold []*node) {
 		e.do(UpdateNodes{NodeUpdate{Nodes: batch, State: StateRenew}})
 	}
 }
-
-// untouched says that nothing else of ours is under way for the node. Above all no drain: a renewal that comes after it takes it back.
-func (n *node) untouched() bool { return n.warm.ask == StateNone && n.care.update == nil && !n.closing }
 
 // lower powers down as many of the nodes that were up for the floor as are too many: those that have been idle longest. idle
 // begins with those that were busy last.
@@ -41,9 +38,8 @@ func (e *Engine) lower(idle []*node, surplus int) {
 		if !n.warm.ours || n.slurm.State.Any(NodePlanned) {
 			continue
 		}
-		if !n.untouched() || n.read != e.reads.whole || e.promised(n) {
-			e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // it is its turn all the same
-			surplus--
+		if n.warm.ask != StateNone || n.read != e.reads.whole || e.promised(n) {
+			e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // then it may be its turn
 			continue
 		}
 		n.warm.ask = StatePowerDown
