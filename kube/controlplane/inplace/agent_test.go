@@ -274,8 +274,8 @@ func TestAlone(t *testing.T) {
 		"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=db\nAccountingStorageEnforce=limits\nSlurmctldPrimaryOnProg=/x\nInclude more.conf\n", "/tmp/d", 4711)
 	require.NoError(t, err)
 	assert.Equal(t, "ClusterName=c # keep\nSlurmctldPort=4711\nSlurmctldParameters=enable_configless\n"+
-		"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\nInclude more.conf\n"+
-		"StateSaveLocation=/tmp/d/state\nSlurmctldPidFile=/tmp/d/state/pid\nSlurmctldDebug=info\nAccountingStoragePort=1\n", text)
+		"AccountingStorageType=accounting_storage/none\nAccountingStorageHost=db\nInclude more.conf\n"+
+		"StateSaveLocation=/tmp/d/state\nSlurmctldPidFile=/tmp/d/state/pid\nSlurmctldDebug=info\n", text)
 	text, err = alone("nonsense\n", "/tmp/d", 1)
 	require.NoError(t, err, "slurmctld says it itself")
 	assert.Contains(t, text, "nonsense\n")
