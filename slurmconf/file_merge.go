@@ -52,3 +52,14 @@ func (f *File) Insert(before, text string) error {
 	f.renumber()
 	return nil
 }
+
+// Includes are the Includes of this file: Key is Include, Value the name.
+func (f *File) Includes() []Setting {
+	var all []Setting
+	for i := range f.lines {
+		if l := &f.lines[i]; l.include != "" {
+			all = append(all, Setting{Key: "Include", Value: l.include, Position: f.at(l, 0), ValuePosition: f.at(l, l.nameAt)})
+		}
+	}
+	return all
+}

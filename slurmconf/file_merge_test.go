@@ -45,3 +45,12 @@ func TestInsert(t *testing.T) {
 	s, _ := f.Get("SlurmctldPort")
 	assert.Equal(t, 5, s.Position.Line)
 }
+
+func TestIncludes(t *testing.T) {
+	f, err := ParseFile("slurm.conf", []byte("# Include no.conf\nClusterName=a\ninclude  a.conf\nInclude /b.conf # why\n"))
+	require.NoError(t, err)
+	assert.Equal(t, []Setting{
+		{Key: "Include", Value: "a.conf", Position: Position{"slurm.conf", 3, 1}, ValuePosition: Position{"slurm.conf", 3, 10}},
+		{Key: "Include", Value: "/b.conf", Position: Position{"slurm.conf", 4, 1}, ValuePosition: Position{"slurm.conf", 4, 9}},
+	}, f.Includes())
+}

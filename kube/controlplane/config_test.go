@@ -108,6 +108,8 @@ func TestConfigProblems(t *testing.T) {
 	}{
 		"no form":      {extra: "SuspendTime=10\nnonsense\n", want: `spec.extraConf:2:1: "nonsense" is no key=value; write key=value, or # before a comment`},
 		"reserved":     {extra: "SuspendTime=10\n clustername=x\n", want: "spec.extraConf:2:2: clustername cannot be set here: it is spec.clusterName; remove it"},
+		"a path":       {extra: "Include /etc/slurm/a.conf\n", files: map[string]string{"a.conf": ""}, want: "spec.extraConf:1:9: Include /etc/slurm/a.conf: nodes have no such file; put it into a ConfigMap of spec.configFileRefs, and write its name alone: slurmctld hands it out"},
+		"no such file": {extra: "Include a.conf\n", want: "spec.extraConf:1:9: Include a.conf: no ConfigMap of spec.configFileRefs has it; put it into one"},
 		"our file":     {files: map[string]string{"slurm.conf": ""}, want: "spec.configFileRefs: one of the ConfigMaps has slurm.conf, which is made by Slurmtide: write lines for slurm.conf into spec.extraConf"},
 		"no script":    {scripts: map[string]string{"a": "echo"}, want: "spec.epilogScriptRefs: a does not begin with #!: name its interpreter, for example #!/bin/sh"},
 		"two files":    {scripts: map[string]string{"cgroup.conf": "#!/bin/sh"}, want: "spec.epilogScriptRefs: there are two files cgroup.conf: give one of them another name"},

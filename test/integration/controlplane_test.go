@@ -310,7 +310,7 @@ func (p *plane) testFiles(t *testing.T) {
 	}
 	before := p.restarts()
 	c := p.controller()
-	c.Spec.ExtraConf += "Include /etc/slurm/more.conf\n"
+	c.Spec.ExtraConf += "Include more.conf\n"
 	c.Spec.ConfigFileRefs = []v1alpha1.ObjectRef{{Name: "site"}}
 	c.Spec.PrologScriptRefs = []v1alpha1.ObjectRef{{Name: "on-nodes"}}
 	c.Spec.PrologSlurmctldScriptRefs = []v1alpha1.ObjectRef{{Name: "on-control"}}
