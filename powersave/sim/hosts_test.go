@@ -201,7 +201,8 @@ func (w *world) patrolHost(n *node, p *pod) {
 	if since := latest(bad, n.since); !bad.IsZero() && serves && w.now.Sub(n.reasonAt) > idle && !n.taken() && !n.flags.Any(powersave.NodeDrain|powersave.NodePowerDown) && w.smooth(since, prompt) {
 		w.breaks("takes jobs on a bad host", "%s since %.3f", w.show(n), bad.Sub(start).Seconds())
 	}
-	if !serves || n.uid == "" || n.taken() || p != nil && (p.alive() || w.unconfirmed(p)) {
+	epilogs := n.flags.Any(powersave.NodePowerDown) && n.newest() == nil // for which slurmctld waits (power_save.c _node_state_suspendable)
+	if !serves || n.uid == "" || n.taken() || epilogs || p != nil && (p.alive() || w.unconfirmed(p)) {
 		n.goneSince = w.now
 	} else if w.smooth(n.goneSince, 25*time.Second) && (p == nil || p.Phase == powersave.PodFailed) {
 		w.breaks("counts on a pod that is gone", "%s since %.3f", w.show(n), n.goneSince.Sub(start).Seconds())
