@@ -208,7 +208,7 @@ func TestDaemon(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status200)
 	for _, line := range []string{
 		`slurmtide_scaler_readable{cluster="one"} 1`, `slurmtide_scaler_nodes_needed{cluster="two",nodeset="partition=p cpus=4 memory=1000 maxNodes=10"} 3`,
-		`slurmtide_scaler_certificate_expiry_timestamp_seconds `, `slurmtide_scaler_requests_total{code="OK",method="GetMetrics"} `, "go_goroutines ", "process_open_fds ",
+		`slurmtide_scaler_certificate_expiry_timestamp_seconds `, `slurmtide_scaler_requests_total{code="OK",method="GetMetrics"} `, `slurmtide_scaler_read_seconds_count{cluster="two",what="jobs"} `, "go_goroutines ", "process_open_fds ",
 	} {
 		assert.Contains(t, text, line)
 	}

@@ -73,7 +73,7 @@ func (s *slurm) QueuePartitions(context.Context) ([]scaler.Partition, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
-	return []scaler.Partition{{Name: "cpu"}, {Name: "gpu"}, {Name: "all"}, {Name: "slinky"}}, s.fails
+	return []scaler.Partition{{Name: "cpu"}, {Name: "gpu"}, {Name: "all"}, {Name: "slinky"}, {Name: "free"}}, s.fails
 }
 
 func (s *slurm) QueueNodes(context.Context) ([]scaler.Node, error) {
@@ -160,6 +160,13 @@ func TestAnswers(t *testing.T) {
 		return m
 	}
 	s.submit("slinky", 7)
+	s.mu.Lock()
+	s.sets = append(s.sets, scaler.NodeSet{Name: "free"})
+	for i, state := range []scaler.NodeState{scaler.NodeUp, scaler.NodeOff, scaler.NodeOff} {
+		s.nodes = append(s.nodes, scaler.Node{Name: fmt.Sprintf("free-%d", i), Partitions: []string{"free"}, State: state, Shape: &scaler.Shape{CPUs: 4, Memory: 1000}})
+	}
+	s.mu.Unlock()
+	s.submit("free", 2)
 	for name, tc := range map[string]struct {
 		meta   meta
 		name   string
@@ -175,6 +182,8 @@ func TestAnswers(t *testing.T) {
 		"half a target":            {meta{"nodeSet": "cpu", "metric": "jobs", "target": "0.5"}, "slurm-jobs", 0.5, 3, true},
 		"nodes in use":             {meta{"nodeSet": "gpu"}, "slurm-nodes", 1, 1, true},
 		"without those in use":     {meta{"nodeSet": "gpu", "includeRunning": "false"}, "slurm-nodes", 1, 0, false},
+		"a node up and free":       {meta{"nodeSet": "free"}, "slurm-nodes", 1, 2, true}, // and one that is to be powered up
+		"the same, in use or not":  {meta{"nodeSet": "free", "includeRunning": "false"}, "slurm-nodes", 1, 2, true},
 		"gpus in use":              {meta{"nodeSet": "gpu", "metric": "gpus", "target": "4"}, "slurm-gpus", 4, 3, true},
 		"jobs running":             {meta{"nodeSet": "gpu", "metric": "jobs", "target": "1"}, "slurm-jobs", 1, 1, true},
 		"nodes of others, at most": {slinky(), "slurm-nodes", 1, 5, true},

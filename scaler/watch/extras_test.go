@@ -169,6 +169,93 @@ func TestBeginTime(t *testing.T) {
 	})
 }
 
+// Figures are as old as the older of what they were made of, and whoever waits hears when they are good again, though nothing has changed.
+func TestAgeAndRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ns := cluster()
+		w := New(Config{Queue: s, NodeSets: ns, Log: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = w.Run(ctx) }()
+		time.Sleep(4 * time.Second)
+		f, err := w.Latest()
+		require.NoError(t, err)
+		s.mu.Lock()
+		var read time.Time
+		for i, what := range s.asked {
+			if what == "partitions" {
+				read = s.times[i]
+			}
+		}
+		s.mu.Unlock()
+		assert.Equal(t, read, f.Read)
+		cancel()
+		synctest.Wait()
+
+		s, ns = cluster()
+		w = New(Config{Queue: s, NodeSets: ns, AllEvery: time.Hour, Log: slog.New(slog.DiscardHandler)})
+		ctx, cancel = context.WithCancel(t.Context())
+		go func() { _ = w.Run(ctx) }()
+		time.Sleep(1200 * time.Millisecond)
+		s.fail(errors.New("away"))
+		time.Sleep(900 * time.Millisecond) // it has failed once
+		s.fail(nil)
+		changed := w.Changed()
+		s.counts()
+		<-changed
+		assert.Zero(t, s.counts()["nodes"], "new figures would be told of in any case")
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// Nodes are read as often as it takes: a quiet Slurm is no error, however short the age is that figures may have.
+func TestShortMaxAge(t *testing.T) {
+	for _, age := range []time.Duration{2 * time.Second, 5 * time.Second, DefaultMaxAge} {
+		synctest.Test(t, func(t *testing.T) {
+			s, ns := cluster()
+			w := New(Config{Queue: s, NodeSets: ns, MaxAge: age, Log: slog.New(slog.DiscardHandler)})
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { _ = w.Run(ctx) }()
+			time.Sleep(time.Second)
+			for range 1000 {
+				time.Sleep(53 * time.Millisecond)
+				_, err := w.Latest()
+				require.NoError(t, err, age)
+			}
+			cancel()
+			synctest.Wait()
+		})
+	}
+}
+
+// Nor is one whose nodes, or jobs, take long to read.
+func TestSlowReadsAreNoError(t *testing.T) {
+	for n := range 30 {
+		synctest.Test(t, func(t *testing.T) {
+			s, ns := cluster()
+			if s.more = time.Duration(n) * time.Second; n%3 == 2 {
+				s.takes, s.more = s.more, 0
+			}
+			w := New(Config{Queue: s, NodeSets: ns, Log: slog.New(slog.DiscardHandler)})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); _ = w.Run(ctx) }()
+			time.Sleep(2 * time.Minute)
+			for i := range uint32(1000) {
+				time.Sleep(533 * time.Millisecond)
+				if i%70 == 0 {
+					s.submit(i+1, "cpu")
+				}
+				if _, err := w.Latest(); !assert.NoError(t, err, "%v for nodes, %v for both", s.more, s.takes) {
+					break
+				}
+			}
+			cancel()
+			<-done
+		})
+	}
+}
+
 // hanging is a log that nobody reads until it is closed.
 type hanging struct {
 	slog.Handler

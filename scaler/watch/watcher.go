@@ -56,7 +56,7 @@ type Config struct {
 
 	// Every is the time between two questions whether jobs have changed.
 	Every time.Duration
-	// NodesEvery is the most time between two reads of nodes; AllEvery between two of all jobs, changed or not.
+	// NodesEvery is the most time between two reads of nodes, and a third of MaxAge at the most; AllEvery between two of all jobs, changed or not.
 	NodesEvery, AllEvery time.Duration
 	// Rest is how long nothing is read after a read, as a multiple of what the read took.
 	Rest float64
@@ -101,6 +101,7 @@ func New(cfg Config) *Watcher {
 	set(&cfg.NodesEvery, DefaultNodesEvery)
 	set(&cfg.AllEvery, DefaultAllEvery)
 	set(&cfg.MaxAge, DefaultMaxAge)
+	cfg.NodesEvery = min(cfg.NodesEvery, cfg.MaxAge/3) // figures are as old as the nodes in them
 	if cfg.Rest <= 0 {
 		cfg.Rest = DefaultRest
 	}
@@ -280,7 +281,8 @@ func (r *reader) readNodes(ctx context.Context) error {
 	r.snap.Partitions, r.snap.Nodes = partitions, nodes
 	r.nodesSeen, r.nodesOlder, r.stale = start, false, true
 	r.nodesTook = r.w.cfg.Now().Sub(start)
-	r.nodesNext = r.restAfter(r.nodesTook)
+	// Half a MaxAge, and two reads that take as long, would make them too old.
+	r.nodesNext = r.restAfter(r.nodesTook, r.w.cfg.MaxAge/4)
 	return nil
 }
 
@@ -336,7 +338,7 @@ func (r *reader) readJobs(ctx context.Context) (bool, error) {
 		r.allAt = start
 	}
 	r.snap.Jobs, r.since, r.stale, r.jobsTook = jobs, at, true, took
-	r.jobsNext = r.restAfter(took)
+	r.jobsNext = r.restAfter(took, cfg.MaxAge/2)
 	return true, nil
 }
 
@@ -356,10 +358,10 @@ func (w *Watcher) ask(what string) {
 	w.asking, w.asked = what, w.cfg.Now()
 }
 
-// restAfter is when the next read may be, after one that took d: not so late that figures would be too old.
-func (r *reader) restAfter(d time.Duration) time.Time {
+// restAfter is when the next read may be, after one that took d: not so late, after most, that figures would be too old.
+func (r *reader) restAfter(d, most time.Duration) time.Time {
 	cfg := &r.w.cfg
-	rest := min(time.Duration(cfg.Rest*float64(d)), cfg.MaxAge/2)
+	rest := min(time.Duration(cfg.Rest*float64(d)), most)
 	return cfg.Now().Add(max(rest, cfg.Every))
 }
 

@@ -27,6 +27,7 @@ type slurm struct {
 	nodes     []scaler.Node
 	changedAt int64 // last_job_update
 	takes     time.Duration
+	more      time.Duration // that nodes take
 	fails     error
 	hides     bool // partitions
 	asked     []string
@@ -57,6 +58,7 @@ func (s *slurm) QueuePartitions(context.Context) ([]scaler.Partition, error) {
 func (s *slurm) QueueNodes(context.Context) ([]scaler.Node, error) {
 	err := s.ask("nodes")
 	s.take()
+	time.Sleep(s.more)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.nodes), err
