@@ -168,8 +168,7 @@ func (p *plane) createVolume() {
 		_ = p.kube.CoreV1().PersistentVolumes().Delete(context.WithoutCancel(p.ctx), name, metav1.DeleteOptions{})
 		_ = os.RemoveAll(dir)
 	})
-	_ = p.kube.CoreV1().PersistentVolumes().Delete(p.ctx, name, metav1.DeleteOptions{})
-	_, err = p.kube.CoreV1().PersistentVolumes().Create(p.ctx, &corev1.PersistentVolume{
+	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -177,8 +176,12 @@ func (p *plane) createVolume() {
 			ClaimRef:                      &corev1.ObjectReference{Namespace: p.ns, Name: "statesave-tide-controller-0"},
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}},
 		},
-	}, metav1.CreateOptions{})
-	require.NoError(p.t, err)
+	}
+	_ = p.kube.CoreV1().PersistentVolumes().Delete(p.ctx, name, metav1.DeleteOptions{}) // of an interrupted run
+	p.eventually("the volume to be made", func() (bool, string) {
+		_, err := p.kube.CoreV1().PersistentVolumes().Create(p.ctx, volume, metav1.CreateOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
 }
 
 func (p *plane) createController(extra string) {
