@@ -6,7 +6,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +20,7 @@ import (
 
 // slurm is a slurmctld that reads a directory. A slurm.conf with "bad" in it is refused, one with "fatal" in it is accepted on trial and ends it.
 type slurm struct {
+	sync.Mutex
 	etc    string
 	runs   string // what it runs with; "" if it does not
 	boot   time.Time
@@ -24,6 +28,8 @@ type slurm struct {
 }
 
 func (s *slurm) start() {
+	s.Lock()
+	defer s.Unlock()
 	text, err := os.ReadFile(filepath.Join(s.etc, "slurm.conf"))
 	if err != nil {
 		panic(err)
@@ -35,6 +41,8 @@ func (s *slurm) start() {
 }
 
 func (s *slurm) Check(_ context.Context, files map[string]string) error {
+	s.Lock()
+	defer s.Unlock()
 	s.checks++
 	switch {
 	case strings.Contains(files["slurm.conf"], "bad"):
@@ -45,15 +53,24 @@ func (s *slurm) Check(_ context.Context, files map[string]string) error {
 	return nil
 }
 
-func (s *slurm) Reconfigure(context.Context) error {
-	if s.runs == "" {
-		return errors.New("connection refused")
+func (s *slurm) Reconfigure(ctx context.Context) error {
+	if _, err := s.BootTime(ctx); err != nil {
+		return err
 	}
 	s.start()
 	return nil
 }
 
+// end ends it.
+func (s *slurm) end() {
+	s.Lock()
+	defer s.Unlock()
+	s.runs = ""
+}
+
 func (s *slurm) BootTime(context.Context) (time.Time, error) {
+	s.Lock()
+	defer s.Unlock()
 	if s.runs == "" {
 		return time.Time{}, errors.New("connection refused")
 	}
@@ -66,7 +83,7 @@ type world struct {
 	t     *testing.T
 	slurm *slurm
 	told  []Report
-	fail  bool // telling fails
+	fail  atomic.Bool // telling fails
 }
 
 func newWorld(t *testing.T) *world {
@@ -76,9 +93,11 @@ func newWorld(t *testing.T) *world {
 		Wanted: filepath.Join(dir, "wanted"), Keys: filepath.Join(dir, "keys"), Etc: w.slurm.etc, Kept: filepath.Join(dir, "kept"),
 		Slurm: w.slurm, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Tell: func(_ context.Context, r Report) error {
-			if w.fail {
+			if w.fail.Load() {
 				return errors.New("the API server is away")
 			}
+			w.slurm.Lock()
+			defer w.slurm.Unlock()
 			w.told = append(w.told, r)
 			return nil
 		},
@@ -117,8 +136,33 @@ func (w *world) run() (stop func()) {
 
 func (w *world) last() Report {
 	w.t.Helper()
-	require.NotEmpty(w.t, w.told)
-	return w.told[len(w.told)-1]
+	all := w.reports()
+	require.NotEmpty(w.t, all)
+	return all[len(all)-1]
+}
+
+// reports are all that were told.
+func (w *world) reports() []Report {
+	w.slurm.Lock()
+	defer w.slurm.Unlock()
+	return slices.Clone(w.told)
+}
+
+// seen is what slurmctld runs with, and how many it has tried.
+func (w *world) seen() (runs string, checks int) {
+	w.slurm.Lock()
+	defer w.slurm.Unlock()
+	return w.slurm.runs, w.slurm.checks
+}
+
+func (w *world) runs() string {
+	runs, _ := w.seen()
+	return runs
+}
+
+func (w *world) checks() int {
+	_, checks := w.seen()
+	return checks
 }
 
 func wait(d time.Duration) {
@@ -132,20 +176,20 @@ func TestChange(t *testing.T) {
 		w.want("one")
 		defer w.start()()
 		wait(time.Second)
-		assert.Equal(t, []Report{{InForce: Hash(conf("one"))}}, w.told)
-		assert.Zero(t, w.slurm.checks, "nothing ran before that could be harmed")
+		assert.Equal(t, []Report{{InForce: Hash(conf("one"))}}, w.reports())
+		assert.Zero(t, w.checks(), "nothing ran before that could be harmed")
 
 		w.want("two")
 		wait(5 * time.Second)
-		assert.Equal(t, "two", w.slurm.runs)
+		assert.Equal(t, "two", w.runs())
 		assert.Equal(t, Report{InForce: Hash(conf("two"))}, w.last())
-		assert.Equal(t, 1, w.slurm.checks)
+		assert.Equal(t, 1, w.checks())
 		info, err := os.Stat(filepath.Join(w.Etc, "slurm.key"))
 		require.NoError(t, err)
 		assert.Equal(t, os.FileMode(0o400), info.Mode().Perm())
 		wait(time.Hour)
-		assert.Equal(t, 1, w.slurm.checks, "at rest nothing is tried")
-		assert.Len(t, w.told, 2, "nor told")
+		assert.Equal(t, 1, w.checks(), "at rest nothing is tried")
+		assert.Len(t, w.reports(), 2, "nor told")
 	})
 }
 
@@ -157,17 +201,17 @@ func TestRefused(t *testing.T) {
 		wait(time.Second)
 		w.want("bad")
 		wait(5 * time.Second)
-		assert.Equal(t, "one", w.slurm.runs)
+		assert.Equal(t, "one", w.runs())
 		refused := Report{InForce: Hash(conf("one")), Rejected: Hash(conf("bad")), Error: "fatal: bad"}
 		assert.Equal(t, refused, w.last())
 		text, err := os.ReadFile(filepath.Join(w.Etc, "slurm.conf"))
 		require.NoError(t, err)
 		assert.Equal(t, "one", string(text), "a slurmctld that is started again must find the old one")
-		before := w.slurm.checks
+		before := w.checks()
 		wait(retryAfter - 10*time.Second)
-		assert.Equal(t, before, w.slurm.checks)
+		assert.Equal(t, before, w.checks())
 		wait(20 * time.Second)
-		assert.Equal(t, before+1, w.slurm.checks, "tried again")
+		assert.Equal(t, before+1, w.checks(), "tried again")
 
 		// A new pod starts with what was in force.
 		stop()
@@ -177,13 +221,13 @@ func TestRefused(t *testing.T) {
 		w.Agent, w.told = &next, nil
 		stop = w.start()
 		wait(5 * time.Second)
-		assert.Equal(t, "one", w.slurm.runs)
+		assert.Equal(t, "one", w.runs())
 		assert.Equal(t, refused, w.last())
 
 		// And takes what is good.
 		w.want("three")
 		wait(5 * time.Second)
-		assert.Equal(t, "three", w.slurm.runs)
+		assert.Equal(t, "three", w.runs())
 		assert.Equal(t, Report{InForce: Hash(conf("three"))}, w.last())
 		w.want("bad")
 		wait(5 * time.Second)
@@ -201,7 +245,7 @@ func TestRefusedAtFirst(t *testing.T) {
 		w.want("bad")
 		defer w.start()()
 		wait(silentFor - time.Second)
-		assert.Empty(t, w.told)
+		assert.Empty(t, w.reports())
 		wait(5 * time.Second)
 		assert.Equal(t, Report{Rejected: Hash(conf("bad")), Error: "fatal: bad"}, w.last())
 		w.want("good")
@@ -224,7 +268,7 @@ func TestEnds(t *testing.T) {
 		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
 		w.slurm.start()
 		wait(2 * time.Second)
-		assert.Equal(t, "one", w.slurm.runs)
+		assert.Equal(t, "one", w.runs())
 		assert.Equal(t, Hash(conf("one")), w.last().InForce)
 		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
 	})
@@ -233,28 +277,28 @@ func TestEnds(t *testing.T) {
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.fail = true
+		w.fail.Store(true)
 		w.want("one")
 		defer w.start()()
 		wait(time.Minute)
-		assert.Empty(t, w.told)
-		w.fail = false
+		assert.Empty(t, w.reports())
+		w.fail.Store(false)
 		wait(time.Second)
-		assert.Equal(t, []Report{{InForce: Hash(conf("one"))}}, w.told)
+		assert.Equal(t, []Report{{InForce: Hash(conf("one"))}}, w.reports())
 
 		// What is no refusal is no verdict.
 		w.want("full")
 		wait(time.Minute)
 		assert.Equal(t, Report{InForce: Hash(conf("one"))}, w.last())
-		assert.Less(t, w.slurm.checks, 15, "with pauses")
+		assert.Less(t, w.checks(), 15, "with pauses")
 
 		// slurmctld is away while a change comes.
-		w.slurm.runs = ""
+		w.slurm.end()
 		w.want("two")
 		wait(silentFor + 10*time.Second)
 		w.slurm.start()
 		wait(2 * time.Second)
-		assert.Equal(t, "two", w.slurm.runs)
+		assert.Equal(t, "two", w.runs())
 		assert.Equal(t, Report{InForce: Hash(conf("two"))}, w.last())
 	})
 }
