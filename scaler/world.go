@@ -133,12 +133,23 @@ func (w *world) addNodes() {
 		b.empty = !b.busy
 		used, err := slurmconf.ParseGres(node.GresUsed)
 		for _, g := range used {
-			if k := slices.IndexFunc(c.kinds, func(o slurmconf.Gres) bool { return o.Name == g.Name && o.Type == g.Type }); k >= 0 {
-				b.gres[k] = max(0, b.gres[k]-g.Count)
-			}
+			b.useGres(c, g)
 		}
 		if err != nil {
 			clear(b.gres)
+		}
+	}
+}
+
+// useGres takes what is in use of a resource. Where the node's own list has no such type, for slurm.conf gives none and gres.conf does, it is
+// taken of any.
+func (b *bin) useGres(c *class, g slurmconf.Gres) {
+	exact := slices.ContainsFunc(c.kinds, func(o slurmconf.Gres) bool { return o.Name == g.Name && o.Type == g.Type })
+	for k, o := range c.kinds {
+		if o.Name == g.Name && (o.Type == g.Type || !exact) {
+			n := min(g.Count, b.gres[k])
+			b.gres[k] -= n
+			g.Count -= n
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (g Gres) String() string {
 
 // ParseGres reads a Gres= list of a NodeName line, or what slurmctld shows as a node's gres and gres_used:
 // "gpu:2", "gpu:h100:2(S:0-1)", "gpu" (one), "tmp:no_consume:4G", several separated by commas. K, M, G, T and P
-// multiply by 1024 each. What stands in parentheses is left out. Source: gres.c _get_gres_cnt.
+// multiply by 1024 each. What stands in parentheses is left out; a type "(null)" is none. Source: gres.c _get_gres_cnt, _node_gres_used.
 func ParseGres(list string) ([]Gres, error) {
 	if list == "(null)" || list == "N/A" {
 		return nil, nil
@@ -80,7 +80,7 @@ func GresGPUs(gres string) (int64, error) {
 
 // parseGres reads one item of a list.
 func parseGres(item string) (Gres, error) {
-	plain, _, _ := strings.Cut(item, "(") // gpu:2(S:0-1)
+	plain, _, _ := strings.Cut(strings.Replace(item, ":(null):", ":", 1), "(") // gpu:2(S:0-1), gpu:(null):1(IDX:0)
 	plain, amount, given := strings.Cut(plain, "=")
 	fields := strings.Split(strings.Replace(plain, ":no_consume", "", 1), ":")
 	g := Gres{Name: fields[0], Count: 1} // no count means one
