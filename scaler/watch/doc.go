@@ -18,7 +18,8 @@
 // Every half second slurmctld is asked for the jobs that changed since the last read. As long as none did, it compares two
 // numbers and says so. When some did, it packs all of them; a read that took a second is followed by two without one, and so for any
 // duration (Config.Rest). Nodes cannot be asked for like that (see slurmrest's QueueNodes): they are
-// read after jobs have changed, and every five seconds, with the same rest. New jobs are therefore seen within a
+// read when jobs have changed, and every five seconds, with the same rest, and always right before jobs are asked for: then a job that starts
+// or ends between the two reads is not taken for two. New jobs are therefore seen within a
 // second while a read takes less than a quarter of one, and else within three times what it takes.
 //
 // # Old figures are an error

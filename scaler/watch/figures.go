@@ -16,6 +16,9 @@ type Figures struct {
 	Read     time.Time
 	Snapshot scaler.Snapshot // with the NodeSets, and whose each node is
 	Report   scaler.Report
+	// NodesOlder: jobs have changed since the nodes were read, so a job that has just started may be on nodes that are shown as they
+	// were before. New figures follow.
+	NodesOlder bool
 
 	sets       map[string]int
 	use        []Use

@@ -168,7 +168,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			sets = w.cfg.NodeSets.Changed()
 		}
 		err := r.look(ctx)
-		wait := r.next().Sub(w.cfg.Now())
+		wait := r.jobsNext.Sub(w.cfg.Now())
 		if err != nil && ctx.Err() == nil {
 			w.note(err)
 			wait, pause = pause, min(2*pause, retryMost)
@@ -223,27 +223,17 @@ type reader struct {
 	misses   scaler.Misses
 
 	partitionsOf map[string][]string // of NodeSets, as last seen
+	left         map[string]bool     // nodes whose jobs have all gone since nodes were read
 }
 
-// next is when there is something to read.
-func (r *reader) next() time.Time {
-	nodes := r.nodesSeen.Add(r.w.cfg.NodesEvery)
-	if r.nodesOlder {
-		nodes = r.nodesSeen
-	}
-	if nodes.Before(r.nodesNext) {
-		nodes = r.nodesNext
-	}
-	if nodes.Before(r.jobsNext) {
-		return nodes
-	}
-	return r.jobsNext
-}
-
-// look reads what is due: nodes first, so that a job which starts meanwhile is not missing on both sides.
+// look reads what is due. Nodes are read before jobs and never without: a job that starts between the two is then seen on its nodes, and
+// not both as one that waits and by what it takes of them.
 func (r *reader) look(ctx context.Context) error {
 	cfg := &r.w.cfg
 	start := cfg.Now()
+	if start.Before(r.jobsNext) {
+		return r.publish()
+	}
 	due := r.nodesOlder || !start.Before(r.nodesSeen.Add(cfg.NodesEvery))
 	fresh := due && !start.Before(r.nodesNext)
 	if fresh {
@@ -251,14 +241,12 @@ func (r *reader) look(ctx context.Context) error {
 			return err
 		}
 	}
-	if !cfg.Now().Before(r.jobsNext) {
-		changed, err := r.readJobs(ctx)
-		if err != nil {
-			return err
-		}
-		// With nodes that are older than the jobs the figures may be a little off, but a new job counts at once.
-		r.nodesOlder = r.nodesOlder || changed && !fresh
+	changed, err := r.readJobs(ctx)
+	if err != nil {
+		return err
 	}
+	// With nodes that are older than the jobs the figures may be a little off, but a new job counts at once.
+	r.nodesOlder = r.nodesOlder || changed && !fresh
 	return r.publish()
 }
 
@@ -279,7 +267,7 @@ func (r *reader) readNodes(ctx context.Context) error {
 		return err
 	}
 	r.snap.Partitions, r.snap.Nodes = partitions, nodes
-	r.nodesSeen, r.nodesOlder, r.stale = start, false, true
+	r.nodesSeen, r.nodesOlder, r.stale, r.left = start, false, true, nil
 	r.nodesTook = r.w.cfg.Now().Sub(start)
 	// Half a MaxAge, and two reads that take as long, would make them too old.
 	r.nodesNext = r.restAfter(r.nodesTook, r.w.cfg.MaxAge/4)
@@ -337,6 +325,7 @@ func (r *reader) readJobs(ctx context.Context) (bool, error) {
 	if since.IsZero() {
 		r.allAt = start
 	}
+	r.leave(jobs)
 	r.snap.Jobs, r.since, r.stale, r.jobsTook = jobs, at, true, took
 	r.jobsNext = r.restAfter(took, cfg.MaxAge/2)
 	return true, nil
@@ -381,6 +370,7 @@ func (r *reader) publish() error {
 		return err
 	}
 	f := figure(now, snap, own)
+	f.NodesOlder = r.nodesOlder
 	end := w.cfg.Now()
 	w.cfg.OnRead("demand", end.Sub(now), nil)
 	r.tellMisses(f.Report)
@@ -440,6 +430,7 @@ func (r *reader) complete(now time.Time) (scaler.Snapshot, int, uint64, error) {
 	extras, extrasNow := w.extraSets(now)
 	snap := r.snap
 	snap.Nodes = own(snap.Nodes, owner, extras)
+	r.free(snap.Nodes)
 	snap.NodeSets = append(inPartitions(sets, snap.Nodes, r.partitionsOf), extras...)
 	snap.Options = r.options
 	return snap, len(sets), extrasNow, nil
