@@ -58,45 +58,57 @@ func (e *Engine) endWishes() {
 	}
 }
 
-// holdFor sorts the idle nodes of a NodeSet into those that are held and the rest. idle begins with the floor's own: that many
-// are held for spec.replicas, beside them those that the wish names, and others until all are held.
-func holdFor(idle []*node, own, all int, w WarmWish) (held, rest []*node) {
-	own = min(len(idle), max(own, 0))
-	if w.Nodes <= 0 {
-		return idle[:own], idle[own:]
+// nameSet are the nodes that a wish names.
+type nameSet map[string]bool
+
+func (w WarmWish) names() nameSet {
+	set := make(nameSet, len(w.Names))
+	for _, name := range w.Names {
+		set[name] = true
 	}
-	held, others := slices.Clone(idle[:own]), slices.Clone(idle[own:])
-	slices.SortStableFunc(others, w.named())
-	theirs := 0
-	for theirs < min(len(others), w.Nodes) && slices.Contains(w.Names, others[theirs].name) {
-		theirs++
-	}
-	more := others[:min(len(others), max(all-own, theirs))]
-	taken := make(map[*node]bool, len(more))
-	for _, n := range more {
-		taken[n] = true
-	}
-	for _, n := range idle[own:] { // in their order: lower takes the last
-		if !taken[n] {
-			rest = append(rest, n)
-		}
-	}
-	return append(held, more...), rest
+	return set
 }
 
-// named orders nodes that the wish names before others.
-func (w WarmWish) named() func(a, b *node) int {
-	at := make(map[string]bool, len(w.Names))
-	for _, name := range w.Names {
-		at[name] = true
-	}
+// first orders the nodes of the set before others.
+func (s nameSet) first(a, b *node) int {
 	rank := func(n *node) int {
-		if at[n.name] {
+		if s[n.name] {
 			return 0
 		}
 		return 1
 	}
-	return func(a, b *node) int { return cmp.Compare(rank(a), rank(b)) }
+	return cmp.Compare(rank(a), rank(b))
+}
+
+// holdFor sorts the idle nodes of a NodeSet into those that are held and the rest. idle begins with the floor's own: that many
+// are held for spec.replicas, beside them up to most of those that the wish names, and others until all are held.
+func holdFor(idle []*node, own, all, most int, names nameSet) (held, rest []*node) {
+	own = min(len(idle), max(own, 0))
+	if most <= 0 {
+		return idle[:own], idle[own:]
+	}
+	theirs := 0
+	for _, n := range idle[own:] {
+		if names[n.name] {
+			theirs++
+		}
+	}
+	theirs = min(theirs, most)
+	others := min(len(idle)-own, max(all-own, theirs)) - theirs
+	held = slices.Clone(idle[:own])
+	for _, n := range idle[own:] { // in their order: lower takes the last
+		switch {
+		case names[n.name] && theirs > 0:
+			theirs--
+			held = append(held, n)
+		case !names[n.name] && others > 0:
+			others--
+			held = append(held, n)
+		default:
+			rest = append(rest, n)
+		}
+	}
+	return held, rest
 }
 
 // BootTimes are how long the newest boots of a NodeSet took, from ResumeProgram's start until slurmd had registered; oldest first.

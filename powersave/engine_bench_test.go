@@ -77,3 +77,40 @@ func bootTenThousand(b *testing.B, offerings []powersave.Offering) {
 	b.ReportMetric(float64(plan.Microseconds())/1000/float64(b.N), "plan-ms/op")
 	b.ReportMetric(float64(rest.Microseconds())/float64(steps), "us/step")
 }
+
+// BenchmarkWideWish has 10,000 idle nodes that are all wished for: a complete read of them.
+func BenchmarkWideWish(b *testing.B) {
+	all, err := slurmconf.ParseHostlist("n-[0-9999]")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var idle []powersave.SlurmNode
+	var pods []powersave.Pod
+	for n := range all.All() {
+		idle = append(idle, powersave.SlurmNode{Name: n, State: powersave.NodeIdle | powersave.NodeCloud})
+		pods = append(pods, powersave.Pod{Node: n, UID: "u" + n, Generation: 1, Phase: powersave.PodReady})
+	}
+	e := powersave.New(powersave.Config{Alone: true})
+	now := epoch
+	step := func(ev powersave.Event) []powersave.Action {
+		now = now.Add(10 * time.Second)
+		return e.Step(now, ev)
+	}
+	step(powersave.NodeSetsRead{NodeSets: []powersave.NodeSet{{Name: "n", Nodes: all}}})
+	step(powersave.PodsRead{Pods: pods})
+	step(powersave.SlurmRead{Complete: true, Nodes: idle})
+	step(powersave.WarmWished{Wishes: []powersave.WarmWish{{NodeSet: "n", Nodes: len(idle), Names: all.Expand(), Until: now.Add(1000 * time.Hour)}}})
+	for b.Loop() {
+		renewed := 0
+		step(powersave.Tick{}) // Slurm is to be read
+		for _, a := range step(powersave.SlurmRead{Complete: true, Nodes: idle}) {
+			if u, ok := a.(powersave.UpdateNodes); ok {
+				renewed += len(u.Update.Nodes)
+				step(powersave.NodesUpdated{Update: u.Update})
+			}
+		}
+		if renewed != len(idle) {
+			b.Fatalf("%d of %d nodes are held", renewed, len(idle))
+		}
+	}
+}

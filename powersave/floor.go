@@ -333,6 +333,7 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 	var idle, off []*node
 	up, boots, on, ours, busy, named := 0, 0, 0, 0, 0, 0
 	wish := e.floors.wishes[set.Name]
+	names := wish.names()
 	f.closed = 0
 	unused := sinceRenewal(nodes)
 	capped := func(all int) int { // what may be kept of it
@@ -350,7 +351,7 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 		switch stand {
 		case standsOff:
 			off = append(off, n)
-			if slices.Contains(wish.Names, n.name) && n.mayPowerUp(e.now) {
+			if names[n.name] && n.mayPowerUp(e.now) {
 				named++
 			}
 			n.warm = warm{ask: n.warm.ask}
@@ -368,7 +369,7 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 			}
 			if n.slurm.State.Any(inUse) {
 				busy++
-				if slices.Contains(wish.Names, n.name) { // by the job that it was for: the next wish will know
+				if names[n.name] { // by the job that it was for: the next wish will know
 					wish.Nodes--
 				}
 			}
@@ -406,10 +407,10 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 	all := f.want
 	if wish.Nodes > 0 {
 		all = max(all, busy+wish.Nodes)
-		slices.SortStableFunc(off, wish.named())
+		slices.SortStableFunc(off, names.first)
 	}
 	// Boots count, but may fail: until they are over as many nodes that serve are kept.
-	hold, rest := holdFor(idle, keep-up+boots, capped(all)-up, wish)
+	hold, rest := holdFor(idle, keep-up+boots, capped(all)-up, wish.Nodes, names)
 	e.renew(hold)
 	e.lower(rest, ours-keep)
 	own := f.raised.by(e.now, e.reads.whole)
