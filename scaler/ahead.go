@@ -32,7 +32,8 @@ type Later struct {
 }
 
 // PlaceAfter places these jobs, in this order, after all that count: as if nothing stood against them any more. Nodes whose
-// jobs have left by the job's start are free for it. A job finds its place alone, also if it is a component of a het job.
+// jobs have left by the job's start are free for it, and so are those whose jobs leave now. Components of a het job that stand side by side in
+// list get different nodes, all of them or none.
 //
 // Nodes in use now, and those that jobs of before take, are not told. The answer has the order of list; IDs that are not pending are left out.
 func PlaceAfter(now time.Time, s Snapshot, list []Later) []Placing {
@@ -45,6 +46,7 @@ func PlaceAfter(now time.Time, s Snapshot, list []Later) []Placing {
 		wanted[l.ID] = true
 	}
 	jobs := make(map[uint32]*Job, len(list))
+	arrays := arraysOf(s.Jobs)
 	rest := make([]Job, 0, len(s.Jobs))
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; j.State == JobPending && wanted[j.ID] {
@@ -55,26 +57,38 @@ func PlaceAfter(now time.Time, s Snapshot, list []Later) []Placing {
 	}
 	s.Jobs = rest
 	d.place(nil, false)
+	for id, a := range arrays {
+		if before := d.arrays[id]; before != nil {
+			a.placed = before.placed
+		}
+	}
+	d.arrays = arrays
 	used := make([]bool, len(d.world.bins))
 	for i := range d.world.bins {
 		used[i] = d.world.bins[i].busy || d.world.bins[i].taken
 	}
-	running := map[uint32]int{}
-	for i := range rest {
-		if j := &rest[i]; j.State == JobRunning && j.ArrayJobID != 0 {
-			running[j.ArrayJobID]++
-		}
-	}
 	var all []Placing
-	freed := now.Add(s.FreeWithin)
-	for _, l := range list {
-		if j := jobs[l.ID]; j != nil {
-			delete(jobs, l.ID)
-			if l.Start.After(freed) {
-				freed = l.Start
+	freed := now.Add(max(0, s.FreeWithin))
+	d.free(freed)
+	for i := 0; i < len(list); {
+		var parts []*Job
+		for ; i < len(list); i++ {
+			j := jobs[list[i].ID]
+			if j == nil {
+				continue
+			}
+			if len(parts) > 0 && (j.HetJobID == 0 || j.HetJobID != parts[0].HetJobID) {
+				break
+			}
+			delete(jobs, j.ID)
+			parts = append(parts, j)
+			if list[i].Start.After(freed) {
+				freed = list[i].Start
 				d.free(freed)
 			}
-			all = append(all, d.placeAfter(j, running, used))
+		}
+		if len(parts) > 0 {
+			all = append(all, d.placeAfter(parts, used)...)
 		}
 	}
 	return all
@@ -99,31 +113,47 @@ func (d *demand) free(until time.Time) {
 	}
 }
 
-func (d *demand) placeAfter(j *Job, running map[uint32]int, used []bool) Placing {
-	out := Placing{ID: j.ID}
-	free := *j
-	free.Reason, free.Begin, free.Dependent, free.Completing = "", time.Time{}, false, false
-	v, tasks := d.look(&free, running)
-	n := d.need(&free)
-	if v.Why != whyAsk || n.verdict != nil {
+// placeAfter places a job, or all components of a het job.
+func (d *demand) placeAfter(parts []*Job, used []bool) []Placing {
+	out := make([]Placing, len(parts))
+	needs := make([]*need, len(parts))
+	tasks, can := 0, true
+	for i, j := range parts {
+		out[i].ID = j.ID
+		free := *j
+		free.Reason, free.Begin, free.Dependent, free.Completing = "", time.Time{}, false, false
+		v, n := d.look(&free)
+		needs[i], tasks = d.need(&free), n
+		can = can && v.Why == whyAsk && needs[i].verdict == nil
+	}
+	if !can {
 		return out
 	}
-	for range tasks {
-		spots := d.placer.place(n)
-		if spots == nil {
-			break
-		}
-		out.Tasks++
-		for i := range spots {
-			at := spots[i].bin
+	take := func(i int, spots []spot) {
+		out[i].Tasks++
+		for k := range spots {
+			at := spots[k].bin
 			before := used[at]
 			used[at] = true
-			if before || spots[i].f.c.set == foreign {
+			if before || spots[k].f.c.set == foreign {
 				continue
 			}
 			b := &d.world.bins[at]
-			out.Nodes = append(out.Nodes, PlacedNode{NodeSet: d.snap.NodeSets[spots[i].f.c.set].Name, Name: b.name, Off: spots[i].off})
+			out[i].Nodes = append(out[i].Nodes, PlacedNode{NodeSet: d.snap.NodeSets[spots[k].f.c.set].Name, Name: b.name, Off: spots[k].off})
 		}
+	}
+	if len(parts) > 1 {
+		d.placer.all(needs, take)
+		return out
+	}
+	array := d.arrays[parts[0].ArrayJobID]
+	for range tasks {
+		spots := d.placer.place(needs[0])
+		if spots == nil {
+			break
+		}
+		array.take()
+		take(0, spots)
 	}
 	return out
 }

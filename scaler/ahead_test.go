@@ -22,6 +22,12 @@ func TestPlaceAfter(t *testing.T) {
 		return j
 	}
 	later := func(j *Job) { j.Begin, j.Reason = now.Add(time.Minute), "BeginTime" }
+	small := func(offset int) func(*Job) {
+		return func(j *Job) {
+			later(j)
+			j.HetJobID, j.HetOffset, j.CPUs, j.CPUsPerTask, j.Memory = 7, offset, j.MinNodes, 1, 100
+		}
+	}
 	nodes := []Node{node("cpu-0", NodeUp, 4), node("cpu-1", NodeUp, 0), node("cpu-2", NodeOff, 0), node("cpu-3", NodeOff, 0)}
 	for name, tc := range map[string]struct {
 		jobs []Job
@@ -35,6 +41,11 @@ func TestPlaceAfter(t *testing.T) {
 		"no room":                       {[]Job{job(7, 4, later)}, []uint32{7}, 0, []string{"7: 0 tasks,"}},
 		"on a node that gets free":      {[]Job{job(7, 4, later), {ID: 1, State: JobRunning, Nodes: "cpu-0", End: now.Add(30 * time.Second)}}, []uint32{7}, time.Minute, []string{"7: 1 tasks, cpu-1 cpu-2(off) cpu-3(off)"}},
 		"an array, task by task":        {[]Job{job(7, 1, func(j *Job) { later(j); j.ArrayJobID, j.ArrayTasks, j.ArrayLimit = 7, "0-9%2", 2 })}, []uint32{7}, 0, []string{"7: 2 tasks, cpu-1 cpu-2(off)"}},
+		"an array shares its limit":     {[]Job{job(7, 1, func(j *Job) { later(j); j.ArrayJobID, j.ArrayTasks, j.ArrayLimit = 7, "2-9%3", 3 }), job(8, 1, func(j *Job) { later(j); j.ArrayJobID, j.ArrayLimit = 7, 3 }), {ID: 9, State: JobRunning, ArrayJobID: 7, ArrayLimit: 3, Nodes: "cpu-0"}}, []uint32{7, 8}, 0, []string{"7: 2 tasks, cpu-1 cpu-2(off)", "8: 0 tasks,"}},
+		"a node that is being left":     {[]Job{job(7, 4, later), {ID: 1, State: JobLeaving, Nodes: "cpu-0"}}, []uint32{7}, 0, []string{"7: 1 tasks, cpu-1 cpu-2(off) cpu-3(off)"}},
+		"a het job":                     {[]Job{job(7, 1, small(0)), job(8, 1, small(1))}, []uint32{7, 8}, 0, []string{"7: 1 tasks, cpu-1", "8: 1 tasks, cpu-2(off)"}},
+		"a het job, all or nothing":     {[]Job{job(7, 1, small(0)), job(8, 3, small(1)), job(9, 1, later)}, []uint32{7, 8, 9}, 0, []string{"7: 0 tasks,", "8: 0 tasks,", "9: 1 tasks, cpu-1"}},
+		"a het job, half of it held":    {[]Job{job(7, 1, small(0)), job(8, 1, func(j *Job) { small(1)(j); j.Priority = 0 })}, []uint32{7, 8}, 0, []string{"7: 0 tasks,", "8: 0 tasks,"}},
 		"held":                          {[]Job{job(7, 1, func(j *Job) { later(j); j.Priority = 0 })}, []uint32{7}, 0, []string{"7: 0 tasks,"}},
 		"not pending, or not there":     {[]Job{{ID: 1, State: JobRunning, Nodes: "cpu-0"}}, []uint32{1, 9}, 0, nil},
 		"named twice":                   {[]Job{job(7, 1, later)}, []uint32{7, 7}, 0, []string{"7: 1 tasks, cpu-1"}},

@@ -1,6 +1,7 @@
 package scaler
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -42,4 +43,55 @@ func arrayTasks(list string) (n int, more bool) {
 		n = min(n+int((hi-lo)/by)+1, math.MaxInt32)
 	}
 	return max(n, 1), more
+}
+
+// arrayUse is how far an array has come up to its limit. All of its records share that: tasks that were requeued, or looked at already,
+// have records of their own (job_mgr.c job_array_split, job_array_start_test).
+type arrayUse struct {
+	limit   int // 0: none
+	running int // tasks that run
+	placed  int // and those that are reckoned with
+}
+
+// arraysOf finds the arrays among the jobs. Each record of one shows the limit (job_mgr.c pack_job), but for those whose first is gone.
+func arraysOf(jobs []Job) map[uint32]*arrayUse {
+	all := map[uint32]*arrayUse{}
+	for i := range jobs {
+		j := &jobs[i]
+		if j.ArrayJobID == 0 || j.State != JobPending && j.State != JobRunning {
+			continue
+		}
+		a := all[j.ArrayJobID]
+		if a == nil {
+			a = &arrayUse{}
+			all[j.ArrayJobID] = a
+		}
+		a.limit = max(a.limit, int(min(j.ArrayLimit, math.MaxInt32)))
+		if j.State == JobRunning {
+			a.running++
+		}
+	}
+	return all
+}
+
+// left is how many tasks may start; nil: as many as there are.
+func (a *arrayUse) left() int {
+	if a == nil || a.limit == 0 {
+		return math.MaxInt
+	}
+	return max(0, a.limit-a.running-a.placed)
+}
+
+func (a *arrayUse) take() {
+	if a != nil {
+		a.placed++
+	}
+}
+
+// full words that no task may start.
+func (a *arrayUse) full() string {
+	if a.placed == 0 {
+		return fmt.Sprintf("%d tasks of its array run, as many as may", a.running)
+	}
+	return fmt.Sprintf("%d tasks of its array run or come first, as many as may", a.running+a.placed)
 }

@@ -1,6 +1,7 @@
 package scaler
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -44,10 +45,16 @@ func TestBusyNodes(t *testing.T) {
 			for i := range 4 {
 				s.Nodes[i].Reservation = "theirs"
 			}
-		}), NodeSetDemand{Off: 4}, WhyImpossible},
+		}), NodeSetDemand{Off: 4}, WhyReservation},
+		"one of its reservations": {set(func(s *Snapshot) {
+			for i := range s.Jobs {
+				s.Jobs[i].Reservation = "mine,ours"
+			}
+			s.Nodes[1].Reservation, s.Nodes[3].Reservation = "ours", "theirs"
+		}), NodeSetDemand{New: Estimate{1, 1}, Off: 4, Jobs: 8, CPUs: 8}, WhyCapacity},
 		"ends later": {set(func(s *Snapshot) {
 			s.Nodes[2].State, s.Nodes[2].AllocCPUs = NodeUp, 8
-			s.Jobs = append(s.Jobs, runs(90, "cpu-2", time.Minute))
+			s.Jobs = append(s.Jobs, runs(90, "cpu-2", 61*time.Second))
 			s.FreeWithin = 30 * time.Second
 		}), NodeSetDemand{New: Estimate{1, 1}, InUse: 1, Up: 1, Off: 3, Jobs: 8, CPUs: 8}, WhyCapacity},
 		"ends soon": {set(func(s *Snapshot) {
@@ -57,8 +64,8 @@ func TestBusyNodes(t *testing.T) {
 		}), NodeSetDemand{InUse: 1, FreeingSoon: 1, Up: 1, Off: 3, Jobs: 8, CPUs: 8}, WhyRoom},
 		"ends soon, not asked": {set(func(s *Snapshot) {
 			s.Nodes[2].State, s.Nodes[2].AllocCPUs = NodeUp, 8
-			s.Jobs = append(s.Jobs, runs(90, "cpu-2", 20*time.Second))
-		}), NodeSetDemand{New: Estimate{1, 1}, InUse: 1, Up: 1, Off: 3, Jobs: 8, CPUs: 8}, WhyCapacity},
+			s.Jobs = append(s.Jobs, runs(90, "cpu-2", 60*time.Second))
+		}), NodeSetDemand{New: Estimate{1, 1}, InUse: 1, FreeingSoon: 1, Up: 1, Off: 3, Jobs: 8, CPUs: 8}, WhyCapacity},
 		"never ends": {set(func(s *Snapshot) {
 			s.Nodes[2].State, s.Nodes[2].AllocCPUs = NodeUp, 8
 			s.Jobs = append(s.Jobs, runs(90, "cpu-2", 20*time.Second), Job{ID: 91, State: JobRunning, Nodes: "cpu-2"})
@@ -105,6 +112,23 @@ func TestGPUsInUse(t *testing.T) {
 	assert.Equal(t, Estimate{1, 1}, r.NodeSets[1].New)
 	assert.Equal(t, int64(12), r.NodeSets[1].GPUs)
 	assert.Equal(t, int64(6), r.NodeSets[1].CPUs, "a whole core each")
+	for gres, used := range map[string]string{
+		"gpu:8": "gpu:(null):4(IDX:0-3)", "gpu:8(S:0-1)": "gpu:h100:4(IDX:0-3)", "gpu:h100:4,gpu:h200:4": "gpu:4", // by gres.conf with and without types
+	} {
+		shape := *gpuShape
+		shape.Gres = gres
+		t.Run(used+" of "+gres, func(t *testing.T) {
+			s := cluster(1, several(3, job)...)
+			for i := range s.Nodes {
+				s.Nodes[i].Shape = &shape
+			}
+			s.Nodes[1].State, s.Nodes[1].AllocCPUs, s.Nodes[1].GresUsed = NodeUp, 2, used
+			assert.Equal(t, Estimate{1, 1}, Demand(testNow, s).NodeSets[1].New)
+			s.Nodes[1].AllocCPUs, s.Nodes[1].GresUsed = 0, strings.Replace(used, ":4", ":0", 1)
+			s.Jobs = s.Jobs[:2]
+			assert.Equal(t, Estimate{}, Demand(testNow, s).NodeSets[1].New)
+		})
+	}
 	s.Nodes[1].GresUsed = "gpu:h100:x"
 	assert.Equal(t, Estimate{2, 2}, Demand(testNow, s).NodeSets[1].New, "what cannot be read is in use")
 }

@@ -33,8 +33,8 @@ type NodeSetDemand struct {
 	// Ready are nodes up or booting, not in use, that jobs which count will take. With InUse and New.Greedy it
 	// makes the number of nodes the NodeSet needs.
 	Ready int
-	// InUse are nodes with jobs on them. FreeingSoon are those of them whose jobs all end within
-	// Options.FreeWithin, or are leaving.
+	// InUse are nodes with jobs on them. FreeingSoon are those of them whose jobs are leaving, or all end within a minute by their
+	// time limits, or within Options.FreeWithin if that is longer.
 	InUse, FreeingSoon int
 	// Up, Booting, Off and Unusable make all nodes of the NodeSet.
 	Up, Booting, Off, Unusable int
@@ -117,7 +117,8 @@ type demand struct {
 	placer  placer
 	needs   map[needKey]*need
 	inOrder []*need
-	byUser  bool // users matter
+	arrays  map[uint32]*arrayUse // by ID of the array
+	byUser  bool                 // users matter
 	queue   []entry
 	report  Report
 	pools   []pool
@@ -136,7 +137,8 @@ type entry struct {
 	tier     int
 	priority uint32
 	id       uint32
-	count    int // tasks of an array
+	count    int       // tasks of an array
+	array    *arrayUse // nil outside arrays
 	parts    []component
 	first    component // the only one, if parts is nil
 }
@@ -151,17 +153,14 @@ type component struct {
 // slurmctld looks at them (job_scheduler.c sort_job_queue2): partition tier, priority, age.
 func (d *demand) classify() {
 	pending := 0
-	running := map[uint32]int{} // tasks, by array
 	for i := range d.snap.Jobs {
 		j := &d.snap.Jobs[i]
 		d.byUser = d.byUser || j.Exclusive == ExclusiveUser
-		switch {
-		case j.State == JobPending:
+		if j.State == JobPending {
 			pending++
-		case j.State == JobRunning && j.ArrayJobID != 0:
-			running[j.ArrayJobID]++
 		}
 	}
+	d.arrays = arraysOf(d.snap.Jobs)
 	for _, p := range d.snap.Partitions {
 		d.byUser = d.byUser || p.Exclusive == ExclusiveUser
 	}
@@ -174,7 +173,7 @@ func (d *demand) classify() {
 			continue
 		}
 		at := int32(len(d.report.Jobs))
-		v, tasks := d.look(j, running)
+		v, tasks := d.look(j)
 		d.report.Jobs = append(d.report.Jobs, v)
 		if j.HetJobID != 0 {
 			hets[j.HetJobID] = append(hets[j.HetJobID], j)
@@ -183,7 +182,7 @@ func (d *demand) classify() {
 			continue
 		}
 		n := d.need(j)
-		e := entry{priority: j.Priority, id: j.ID, count: tasks, first: component{at, j.HetOffset, n}}
+		e := entry{priority: j.Priority, id: j.ID, count: tasks, array: d.arrays[j.ArrayJobID], first: component{at, j.HetOffset, n}}
 		for _, p := range n.partitions(d.world.partitions) {
 			e.tier = max(e.tier, p.Tier)
 		}
@@ -204,7 +203,7 @@ func (d *demand) classify() {
 func (c component) id(d *demand) uint32 { return d.report.Jobs[c.at].ID }
 
 // look gives a pending job its class, as far as it can be told from the job alone, and how many of its tasks may run.
-func (d *demand) look(j *Job, running map[uint32]int) (JobDemand, int) {
+func (d *demand) look(j *Job) (JobDemand, int) {
 	v := JobDemand{ID: j.ID, Tasks: 1}
 	tasks := 1
 	if j.ArrayTasks != "" {
@@ -230,10 +229,14 @@ func (d *demand) look(j *Job, running map[uint32]int) (JobDemand, int) {
 		v.Why, v.Detail = WhyDependency, "Dependency"
 	case v.Why == WhyBeginTime: // Slurm has not looked since
 		v.Why = whyAsk
-	case j.ArrayLimit > 0 && (v.Why == WhyArrayLimit || v.Why == whyAsk):
-		tasks = min(tasks, max(0, int(j.ArrayLimit)-running[j.ArrayJobID]))
+	case v.Why == WhyArrayLimit || v.Why == whyAsk:
+		a := d.arrays[j.ArrayJobID]
+		if a == nil || a.limit == 0 {
+			break
+		}
+		tasks = min(tasks, a.left())
 		if v.Why = whyAsk; tasks == 0 {
-			v.Why, v.Detail = WhyArrayLimit, fmt.Sprintf("%d tasks of its array run, as many as may", running[j.ArrayJobID])
+			v.Why, v.Detail = WhyArrayLimit, a.full()
 		}
 	}
 	return v, tasks
@@ -346,14 +349,19 @@ func (d *demand) run(e *entry) {
 		}
 		return
 	}
-	for range e.count {
+	for range min(e.count, e.array.left()) {
 		spots := d.placer.place(e.first.need)
 		if spots == nil {
 			break
 		}
 		d.count(e.first, spots)
+		e.array.take()
 	}
-	if d.report.Jobs[e.first.at].Counted == 0 {
+	switch {
+	case d.report.Jobs[e.first.at].Counted > 0:
+	case e.array.left() == 0: // by other records of the array
+		d.settle(e.first, WhyArrayLimit, e.array.full())
+	default:
 		d.settle(e.first, WhyFull, noRoom(parts))
 	}
 }
@@ -408,9 +416,12 @@ func (d *demand) count(c component, spots []spot) {
 	}
 }
 
+// soonFree is what counts as soon. Powering up another node takes about as long.
+const soonFree = time.Minute
+
 // countNodes sums up the nodes of the NodeSets.
 func (d *demand) countNodes() {
-	soon := d.now.Add(max(0, d.snap.FreeWithin)).Unix()
+	soon := d.now.Add(max(soonFree, d.snap.FreeWithin)).Unix()
 	for i, set := range d.snap.NodeSets {
 		d.report.NodeSets[i].Name = set.Name
 	}

@@ -41,7 +41,7 @@ var kinds = map[Why]string{
 	WhyArrayLimit:  "as many tasks of its array run as may at once",
 	WhyLicense:     "it waits for a licence",
 	WhyLimit:       "a limit of its association, account or QOS keeps it waiting",
-	WhyReservation: "it waits for its reservation",
+	WhyReservation: "it waits until its own reservation begins, or another one ends",
 	WhyPartition:   "its partition does not start it",
 	WhyPowerLimit:  "as many nodes are powered up as slurm.conf allows",
 	WhyOther:       "it waits for something that no node would help with",

@@ -58,7 +58,8 @@ type Job struct {
 	Reason     string
 	Priority   uint32 // 0: held
 	Begin      time.Time
-	End        time.Time // of a running job by its time limit; zero: never
+	End        time.Time // of a running job by its time limit (zero: never); of one that leaves when it ended
+	Failed     bool      // it leaves, and did not end well: afterok will not let go those that wait for it
 	UserID     uint32
 	Dependent  bool      // waits for other jobs
 	Dependency string    // for which of them, as Slurm shows it: "afterok:7(unfulfilled)"; empty if not Dependent

@@ -152,7 +152,7 @@ func (w *world) lacksFor(n *need, c *class, parts []*Partition, alternatives []A
 	if !slices.ContainsFunc(parts, func(p *Partition) bool { return slices.Contains(c.partitions, p.Name) }) {
 		miss |= lacksPartition
 	}
-	if c.reservation != n.req.Reservation {
+	if !n.mayUse(c.reservation) {
 		miss |= lacksReservation
 	}
 	if len(n.required) > 0 && !slices.ContainsFunc(c.bins, func(b int32) bool { return slices.Contains(n.required, w.bins[b].name) }) {

@@ -95,11 +95,23 @@ func drawSnapshot(t *rapid.T) Snapshot {
 		s.Jobs[i].ID = uint32(i + 1)
 	}
 	// Some neighbours are one het job.
-	for i := 0; i+1 < len(s.Jobs); i += 2 {
+	for i, pending := 0, len(s.Jobs); i+1 < pending; i += 2 {
 		if rapid.IntRange(0, 5).Draw(t, "het") == 0 {
 			s.Jobs[i].ArrayTasks, s.Jobs[i+1].ArrayTasks = "", ""
 			s.Jobs[i].HetJobID, s.Jobs[i+1].HetJobID = s.Jobs[i].ID, s.Jobs[i].ID
 			s.Jobs[i+1].HetOffset = 1
+			continue
+		}
+		// And some one array with a limit, of which a task was requeued.
+		if rapid.IntRange(0, 3).Draw(t, "one array") == 0 {
+			limit := rapid.Uint32Range(1, 4).Draw(t, "limit")
+			for k := i; k < i+2; k++ {
+				s.Jobs[k].ArrayJobID, s.Jobs[k].ArrayLimit = s.Jobs[i].ID, limit
+			}
+			s.Jobs[i+1].ArrayTasks = ""
+			if rapid.Bool().Draw(t, "one runs") {
+				s.Jobs = append(s.Jobs, Job{ID: uint32(100 + i), State: JobRunning, ArrayJobID: s.Jobs[i].ID, ArrayLimit: limit})
+			}
 		}
 	}
 	return s
@@ -122,9 +134,26 @@ func TestBounds(t *testing.T) {
 		require.Equal(t, greedy, r.New.Greedy)
 		require.LessOrEqual(t, lower, r.New.Lower)
 		require.LessOrEqual(t, r.New.Lower, r.New.Greedy, "%+v", r)
-		require.Len(t, r.Jobs, len(s.Jobs))
 		opened := 0
+		left, of := map[uint32]int{}, map[uint32]uint32{}
+		pending := 0
+		for _, j := range s.Jobs {
+			of[j.ID] = j.ArrayJobID
+			switch {
+			case j.State == JobRunning:
+				left[j.ArrayJobID]--
+				continue
+			case j.ArrayLimit > 0 && j.ID == j.ArrayJobID:
+				left[j.ID] += int(j.ArrayLimit)
+			}
+			pending++
+		}
+		require.Len(t, r.Jobs, pending)
 		for _, j := range r.Jobs {
+			if array := of[j.ID]; array != 0 {
+				left[array] -= j.Counted
+				require.True(t, j.Counted == 0 || left[array] >= 0, "the limit of array %d: %+v", array, r)
+			}
 			require.Equal(t, j.Why.Counts(), j.Counted > 0, j)
 			require.LessOrEqual(t, j.Counted, j.Tasks)
 			require.True(t, j.Why == WhyCapacity || j.New == 0, j)

@@ -25,7 +25,7 @@ type candidates []*fitting
 // prepare works out how the job could run, or why it never can.
 func (w *world) prepare(n *need) {
 	w.prepareWith(n)
-	if n.req.MaxNodesGuessed && n.verdict != nil && n.verdict.why == WhyImpossible && n.maxNodes < n.tasks {
+	if n.req.MaxNodesGuessed && n.verdict != nil && (n.verdict.why == WhyImpossible || n.verdict.why == WhyReservation) && n.maxNodes < n.tasks {
 		n.maxNodes = n.tasks
 		n.verdict, n.variants = nil, nil
 		w.prepareWith(n)
@@ -35,21 +35,49 @@ func (w *world) prepare(n *need) {
 func (w *world) prepareWith(n *need) {
 	parts := n.partitions(w.partitions)
 	var down, limit *Partition
+	for _, p := range parts {
+		switch {
+		case p.Down:
+			down = p
+		case n.tooWide(p):
+			limit = p
+		}
+	}
+	n.variants = w.variants(n, parts, false)
+	switch {
+	case len(n.variants) == 0 && len(parts) == 0:
+		n.verdict = &verdict{WhyImpossible, "no partition " + n.req.Partitions}
+	case len(n.variants) == 0 && down != nil && len(parts) == 1:
+		n.verdict = &verdict{WhyPartition, "partition " + down.Name + " is down"}
+	case len(n.variants) == 0 && limit != nil && len(parts) == 1:
+		n.verdict = &verdict{WhyPartition, tooManyNodes(n, limit)}
+	case len(n.variants) == 0 && len(w.variants(n, parts, true)) > 0: // reservations begin and end
+		n.verdict = &verdict{WhyReservation, w.nearestMiss(n, parts)}
+	case len(n.variants) == 0:
+		n.verdict = &verdict{WhyImpossible, w.nearestMiss(n, parts)}
+	case !slices.ContainsFunc(n.variants, func(v *variant) bool { return v.inNodeSets() }):
+		n.verdict = &verdict{WhyElsewhere, "runs only on nodes that belong to no NodeSet"}
+	}
+}
+
+// tooWide reports whether the partition never gives a job so many nodes.
+func (n *need) tooWide(p *Partition) bool {
+	return p.MaxNodes > 0 && max(n.minNodes, int64(p.MinNodes), int64(len(n.required))) > int64(p.MaxNodes)
+}
+
+// variants are the ways to run the job; with reserved also on nodes that it must leave to reservations, or that its own does not hold yet.
+func (w *world) variants(n *need, parts []*Partition, reserved bool) []*variant {
+	var list []*variant
 	barred := w.barred(n)
 	for _, p := range parts {
+		if p.Down || n.tooWide(p) {
+			continue
+		}
 		least, most := max(n.minNodes, int64(p.MinNodes), int64(len(n.required))), n.maxNodes
 		if p.MaxNodes > 0 {
 			most = min(most, int64(p.MaxNodes))
 		}
-		switch {
-		case p.Down:
-			down = p
-			continue
-		case p.MaxNodes > 0 && least > int64(p.MaxNodes):
-			limit = p
-			continue
-		}
-		all := w.candidates(n, p, barred)
+		all := w.candidates(n, p, barred, reserved)
 		for _, a := range n.alternatives {
 			v := &variant{n: n, part: p, least: least, most: max(least, most)}
 			v.rest = all.that(a.Admits)
@@ -62,30 +90,19 @@ func (w *world) prepareWith(n *need) {
 			v.least = max(v.least, counted)
 			v.most = max(v.most, v.least)
 			if w.require(v, all) && w.ever(v) {
-				n.variants = append(n.variants, v)
+				list = append(list, v)
 			}
 		}
 	}
-	switch {
-	case len(n.variants) == 0 && len(parts) == 0:
-		n.verdict = &verdict{WhyImpossible, "no partition " + n.req.Partitions}
-	case len(n.variants) == 0 && down != nil && len(parts) == 1:
-		n.verdict = &verdict{WhyPartition, "partition " + down.Name + " is down"}
-	case len(n.variants) == 0 && limit != nil && len(parts) == 1:
-		n.verdict = &verdict{WhyPartition, tooManyNodes(n, limit)}
-	case len(n.variants) == 0:
-		n.verdict = &verdict{WhyImpossible, w.nearestMiss(n, parts)}
-	case !slices.ContainsFunc(n.variants, func(v *variant) bool { return v.inNodeSets() }):
-		n.verdict = &verdict{WhyElsewhere, "runs only on nodes that belong to no NodeSet"}
-	}
+	return list
 }
 
-// candidates are the classes whose empty nodes can run a share of the job in the partition.
-func (w *world) candidates(n *need, p *Partition, barred map[int32]bool) candidates {
+// candidates are the classes whose empty nodes can run a share of the job in the partition; see variants.
+func (w *world) candidates(n *need, p *Partition, barred map[int32]bool, reserved bool) candidates {
 	all := make(candidates, 0, len(w.classes))
 	clear(w.fits)
 	for _, c := range w.classes {
-		if c.reservation != n.req.Reservation || !slices.Contains(c.partitions, p.Name) {
+		if !reserved && !n.mayUse(c.reservation) || !slices.Contains(c.partitions, p.Name) {
 			continue
 		}
 		known := &w.fits[c.kind]

@@ -25,7 +25,7 @@ const (
 	WhyArrayLimit  Why = "array_limit" // as many tasks of its array run as it allows (--array=0-99%5)
 	WhyLicense     Why = "license"
 	WhyLimit       Why = "limit"       // of its association, account or QOS
-	WhyReservation Why = "reservation" // it waits for a reservation, or lost it
+	WhyReservation Why = "reservation" // its own has not begun, or is gone, or those of others hold the nodes
 	WhyPartition   Why = "partition"   // the partition is down, or does not admit it
 	WhyPowerLimit  Why = "power_limit" // max_powered_nodes of slurm.conf
 	WhyOther       Why = "other"       // burst buffers, MPI ports, a lock: nothing a node could help with

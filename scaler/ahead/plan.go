@@ -56,6 +56,8 @@ type Facts struct {
 	// Report is what scaler.Demand says of the snapshot.
 	Report       scaler.Report
 	Reservations map[string]scaler.Reservation // by name; nil: not known
+	// Gone are jobs that have ended and are in the snapshot no more (Leavers.See).
+	Gone map[uint32]Gone
 	// Wished are the jobs that nodes were wished for (Tally.Wished): they are held until the job has them, also when its time has
 	// come and it counts.
 	Wished map[uint32]Job
@@ -90,9 +92,38 @@ type Job struct {
 
 // candidate is a job whose start is known.
 type candidate struct {
-	job    *scaler.Job
-	source Source
-	start  time.Time
+	job      *scaler.Job
+	source   Source
+	start    time.Time
+	priority uint32 // of a het job the highest of its components
+}
+
+// leader is the job that stands for all components of a het job.
+func (c candidate) leader() uint32 { return cmp.Or(c.job.HetJobID, c.job.ID) }
+
+// free is by when the nodes that others leave will be free for it.
+func (c candidate) free(now time.Time) time.Time {
+	if c.source == ExpectedStart && !c.start.After(now) { // those before it take longer than they should
+		return c.start.Add(Grace)
+	}
+	return c.start
+}
+
+// joinHets gives all components of a het job the start of the last, and one priority.
+func joinHets(list []candidate) {
+	last := map[uint32]candidate{}
+	for _, c := range list {
+		all, ok := last[c.leader()]
+		if !ok || c.start.After(all.start) {
+			all.start, all.source = c.start, c.source
+		}
+		all.priority = max(all.priority, c.job.Priority)
+		last[c.leader()] = all
+	}
+	for i := range list {
+		all := last[list[i].leader()]
+		list[i].start, list[i].source, list[i].priority = all.start, all.source, all.priority
+	}
 }
 
 // Make plans. It gives the same for the same facts, in whatever order jobs and nodes stand in them.
@@ -103,7 +134,7 @@ func Make(now time.Time, f Facts, settings []Settings) Plan {
 		return Plan{}
 	}
 	var plan Plan
-	sooner := func(t time.Time) {
+	next := func(t time.Time) {
 		if t.After(now) && (plan.Next.IsZero() || t.Before(plan.Next)) {
 			plan.Next = t
 		}
@@ -116,12 +147,12 @@ func Make(now time.Time, f Facts, settings []Settings) Plan {
 				continue
 			}
 			from := c.start.Add(-settings[i].Lead)
-			sooner(from)
+			next(from)
 			isDue = isDue || !from.After(now)
 		}
 		if isDue {
 			due = append(due, c)
-			sooner(c.start.Add(Grace))
+			next(c.start.Add(Grace))
 		}
 	}
 	wishes := map[string]*wish{}
@@ -180,17 +211,24 @@ func (w *wish) add(now time.Time, c candidate, nodes []scaler.PlacedNode) {
 	}
 }
 
-// place finds nodes for the jobs, ordered by their start.
+func sooner(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// place finds nodes for the jobs, ordered by their start. Components of a het job stay together.
 func place(now time.Time, f *Facts, due []candidate, each func(candidate, []scaler.PlacedNode)) {
 	slices.SortFunc(due, func(a, b candidate) int {
-		return cmp.Or(a.start.Compare(b.start), cmp.Compare(b.job.Priority, a.job.Priority), cmp.Compare(a.job.ID, b.job.ID))
+		return cmp.Or(a.free(now).Compare(b.free(now)), cmp.Compare(b.priority, a.priority), cmp.Compare(a.leader(), b.leader()), cmp.Compare(a.job.ID, b.job.ID))
 	})
 	s := f.Snapshot
 	s.Nodes = reserve(s.Nodes, f, due)
 	list := make([]scaler.Later, len(due))
 	at := make(map[uint32]int, len(due))
 	for i, c := range due {
-		list[i], at[c.job.ID] = scaler.Later{ID: c.job.ID, Start: c.start}, i
+		list[i], at[c.job.ID] = scaler.Later{ID: c.job.ID, Start: c.free(now)}, i
 	}
 	for _, p := range scaler.PlaceAfter(now, s, list) {
 		each(due[at[p.ID]], p.Nodes)
@@ -203,7 +241,7 @@ func candidates(now time.Time, f *Facts) []candidate {
 	for i := range f.Report.Jobs {
 		why[f.Report.Jobs[i].ID] = f.Report.Jobs[i].Why
 	}
-	ends := newEnds(now, f.Snapshot.Jobs)
+	ends := newEnds(now, f)
 	var all []candidate
 	components, found := map[uint32]int{}, map[uint32]int{}
 	for i := range f.Snapshot.Jobs {
@@ -212,18 +250,23 @@ func candidates(now time.Time, f *Facts) []candidate {
 			continue
 		}
 		components[j.HetJobID]++
+		w, wished := f.Wished[j.ID]
 		c, known := start(now, j, why[j.ID], ends, f.Reservations)
-		if w, ok := f.Wished[j.ID]; ok && !known && why[j.ID].Counts() && !w.Start.After(now) {
+		switch {
+		case !wished:
+		case !known && why[j.ID].Counts(): // perhaps earlier than was known: what it waited for has ended
+			c, known = candidate{job: j, source: w.Source, start: sooner(w.Start, now)}, true
+		case !known && why[j.ID] == scaler.WhyFull && w.Source == ExpectedStart && !w.Start.After(now):
 			c, known = candidate{job: j, source: w.Source, start: w.Start}, true
 		}
-		if !known || c.start.Add(Grace).Before(now) {
-			continue
+		if known {
+			found[j.HetJobID]++
+			all = append(all, c)
 		}
-		found[j.HetJobID]++
-		all = append(all, c)
 	}
+	joinHets(all)
 	return slices.DeleteFunc(all, func(c candidate) bool { // Slurm starts all components of a het job or none
-		return c.job.HetJobID != 0 && found[c.job.HetJobID] < components[c.job.HetJobID]
+		return c.start.Add(Grace).Before(now) || c.job.HetJobID != 0 && found[c.job.HetJobID] < components[c.job.HetJobID]
 	})
 }
 
@@ -238,7 +281,8 @@ func start(now time.Time, j *scaler.Job, why scaler.Why, ends *ends, reservation
 	switch why {
 	case scaler.WhyBeginTime, scaler.WhyDependency, scaler.WhyReservation:
 	case scaler.WhyFull:
-		if j.Start.IsZero() || j.Reservation != "" {
+		// slurmctld shows none in the past: what is over is shown as now (job_mgr.c pack_job), and says nothing.
+		if !j.Start.After(now) || j.Reservation != "" {
 			return c, false
 		}
 		later(j.Start, ExpectedStart)
@@ -257,11 +301,11 @@ func start(now time.Time, j *scaler.Job, why scaler.Why, ends *ends, reservation
 		later(end, Dependency)
 	}
 	if j.Reservation != "" {
-		r, known := reservations[j.Reservation]
-		if !known || r.Start.IsZero() {
+		at, known := soonest(j, reservations)
+		if !known {
 			return c, false
 		}
-		later(r.Start, Reservation)
+		later(at, Reservation)
 	}
 	if why == scaler.WhyBeginTime || j.Begin.After(now) {
 		later(j.Begin, BeginTime)

@@ -49,6 +49,14 @@ func depends(text string) func(*scaler.Job) {
 	return func(j *scaler.Job) { j.Dependent, j.Dependency, j.Reason = true, text, "Dependency" }
 }
 
+// half is a component of the het job 7 that takes half a node.
+func half(id uint32, offset int) scaler.Job {
+	return whole(id, "cpu", 1, func(j *scaler.Job) {
+		begins(10)(j)
+		j.HetJobID, j.HetOffset, j.CPUs, j.CPUsPerTask, j.Memory = 7, offset, 2, 2, 500
+	})
+}
+
 func runs(id uint32, nodes string, ends int) scaler.Job {
 	j := scaler.Job{ID: id, State: scaler.JobRunning, Nodes: nodes}
 	if ends != 0 {
@@ -140,7 +148,7 @@ func TestMake(t *testing.T) {
 		"dependencies that failed":          {cluster(runs(1, "", 10), whole(7, "cpu", 1, depends("afterok:1(failed)"))), []Settings{cpu}, ""},
 		"after an array":                    {cluster(scaler.Job{ID: 2, ArrayJobID: 1, State: scaler.JobRunning, End: in(9)}, scaler.Job{ID: 1, ArrayJobID: 1, State: scaler.JobRunning, End: in(11)}, whole(7, "cpu", 1, depends("afterok:1_*(unfulfilled)"))), []Settings{cpu}, "cpu: 1 [cpu-0] until 1m41s; job 7 Dependency at 11s 1\nnext 1m41s\n"},
 		"after an array that waits":         {cluster(scaler.Job{ID: 2, ArrayJobID: 1, State: scaler.JobRunning, End: in(9)}, whole(1, "cpu", 1, func(j *scaler.Job) { j.ArrayJobID, j.ArrayTasks, j.Reason = 1, "3-4", "JobHeldUser" }), whole(7, "cpu", 1, depends("afterok:1_*(unfulfilled)"))), []Settings{cpu}, ""},
-		"after a job that leaves":           {cluster(scaler.Job{ID: 1, State: scaler.JobLeaving, Nodes: "cpu-0"}, whole(7, "cpu", 2, depends("afterany:1(unfulfilled)"))).up(4, "cpu-0"), []Settings{cpu}, "cpu: 2 [cpu-1 cpu-2] until 1m30s; job 7 Dependency at 0s 2\nnext 1m30s\n"},
+		"after a job that leaves":           {cluster(scaler.Job{ID: 1, State: scaler.JobLeaving, Nodes: "cpu-0"}, whole(7, "cpu", 2, depends("afterany:1(unfulfilled)"))).up(4, "cpu-0"), []Settings{cpu}, "cpu: 1 [cpu-1] until 1m30s; job 7 Dependency at 0s 1\nnext 1m30s\n"},
 		"a begin time after the dependency": {cluster(runs(1, "", 10), whole(7, "cpu", 1, func(j *scaler.Job) { depends("afterok:1(unfulfilled)")(j); begins(15)(j) })), []Settings{cpu}, "cpu: 1 [cpu-0] until 1m45s; job 7 BeginTime at 15s 1\nnext 1m45s\n"},
 		"a reservation": {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { j.Reservation, j.Reason = "r", "Reservation" })).with(func(f *Facts) {
 			f.Reservations = map[string]scaler.Reservation{"r": {Nodes: "cpu-[2-3]", Start: in(10)}}
@@ -149,9 +157,13 @@ func TestMake(t *testing.T) {
 		"a reservation that is not known": {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { j.Reservation, j.Reason = "r", "Reservation" })), []Settings{cpu}, ""},
 		"an expected start": {cluster(runs(1, "cpu-[0-1]", 10), whole(7, "cpu", 3, func(j *scaler.Job) { j.Reason, j.Start = "Resources", in(10) })).up(4, "cpu-0", "cpu-1"), []Settings{cpu},
 			"cpu: 1 [cpu-2] until 1m40s; job 7 ExpectedStart at 10s 1\nnext 1m40s\n"},
-		"held":              {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { begins(10)(j); j.Priority = 0 })), []Settings{cpu}, ""},
-		"an array":          {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { begins(10)(j); j.ArrayJobID, j.ArrayTasks, j.ArrayLimit = 7, "0-9%3", 3 })), []Settings{cpu}, "cpu: 3 [cpu-0 cpu-1 cpu-2] until 1m40s; job 7 BeginTime at 10s 3\nnext 1m40s\n"},
-		"half of a het job": {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { begins(10)(j); j.HetJobID = 7 }), whole(8, "cpu", 1, func(j *scaler.Job) { j.HetJobID, j.HetOffset, j.Reason = 7, 1, "JobHeldUser" })), []Settings{cpu}, ""},
+		"a het job, each component on nodes of its own": {cluster(half(7, 0), half(8, 1), half(9, 2)), []Settings{cpu},
+			"cpu: 3 [cpu-0 cpu-1 cpu-2] until 1m40s; job 7 BeginTime at 10s 1; job 8 BeginTime at 10s 1; job 9 BeginTime at 10s 1\nnext 1m40s\n"},
+		"a het job that has not room for all": {cluster(half(7, 0), half(8, 1), whole(9, "cpu", 3, func(j *scaler.Job) { begins(10)(j); j.HetJobID, j.HetOffset = 7, 2 })), []Settings{cpu}, "next 1m40s\n"},
+		"a het job starts with its last":      {cluster(half(7, 0), whole(8, "cpu", 1, func(j *scaler.Job) { begins(30)(j); j.HetJobID, j.HetOffset = 7, 1 })), []Settings{cpu}, "next 10s\n"},
+		"held":                                {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { begins(10)(j); j.Priority = 0 })), []Settings{cpu}, ""},
+		"an array":                            {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { begins(10)(j); j.ArrayJobID, j.ArrayTasks, j.ArrayLimit = 7, "0-9%3", 3 })), []Settings{cpu}, "cpu: 3 [cpu-0 cpu-1 cpu-2] until 1m40s; job 7 BeginTime at 10s 3\nnext 1m40s\n"},
+		"half of a het job":                   {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { begins(10)(j); j.HetJobID = 7 }), whole(8, "cpu", 1, func(j *scaler.Job) { j.HetJobID, j.HetOffset, j.Reason = 7, 1, "JobHeldUser" })), []Settings{cpu}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, tc.want, makePlan(epoch, tc.facts, tc.settings...).String())

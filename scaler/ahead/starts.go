@@ -1,6 +1,8 @@
 package ahead
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,39 +20,121 @@ type ends struct {
 type end struct {
 	at    time.Time
 	known bool
+	how   how
 }
 
-func newEnds(now time.Time, jobs []scaler.Job) *ends {
-	e := &ends{jobs: make(map[uint32]end, len(jobs))}
-	for i := range jobs {
-		j := &jobs[i]
+// how a job ends.
+type how int
+
+const (
+	either how = iota // nobody knows yet
+	well
+	failed
+)
+
+func newEnds(now time.Time, f *Facts) *ends {
+	e := &ends{jobs: make(map[uint32]end, len(f.Snapshot.Jobs))}
+	for i := range f.Snapshot.Jobs {
+		j := &f.Snapshot.Jobs[i]
 		this := end{}
 		switch j.State {
 		case scaler.JobPending: // nobody knows
 		case scaler.JobRunning:
-			this = end{j.End, !j.End.IsZero()}
+			this = end{at: j.End, known: !j.End.IsZero()}
 		case scaler.JobLeaving, scaler.JobEnded:
-			this = end{now, true}
+			this = left(now, j)
 		}
 		e.add(j.ID, this)
-		for _, group := range []uint32{j.ArrayJobID, j.HetJobID} {
+		for _, group := range groups(j) {
 			if group != 0 && group != j.ID {
 				e.add(group, this)
 			}
 		}
 	}
+	for id, g := range f.Gone {
+		if _, there := e.jobs[id]; !there {
+			e.jobs[id] = end{at: g.At, known: true, how: ended(g.Failed)}
+		}
+	}
 	return e
 }
 
-// add joins what is known of a group's members: it ends with the last of them.
+// left is the end of a job that has none of its work left to do.
+func left(now time.Time, j *scaler.Job) end {
+	at := now
+	if !j.End.IsZero() && j.End.Before(now) {
+		at = j.End
+	}
+	return end{at: at, known: true, how: ended(j.Failed)}
+}
+
+func ended(bad bool) how {
+	if bad {
+		return failed
+	}
+	return well
+}
+
+// groups are the array and the het job that the job is one of; 0: none.
+func groups(j *scaler.Job) [2]uint32 { return [2]uint32{j.ArrayJobID, j.HetJobID} }
+
+// add joins what is known of a group's members: it ends with the last of them, and well if all do.
 func (e *ends) add(id uint32, this end) {
 	if other, ok := e.jobs[id]; ok {
 		this.known = this.known && other.known
 		if other.at.After(this.at) {
 			this.at = other.at
 		}
+		switch {
+		case this.how == failed || other.how == failed:
+			this.how = failed
+		case this.how == either || other.how == either:
+			this.how = either
+		}
 	}
 	e.jobs[id] = this
+}
+
+// Gone is a job that has left slurmctld's list of those that run.
+type Gone struct {
+	At     time.Time // when it was first missed
+	Failed bool      // it was seen to end badly
+}
+
+// Leavers remembers jobs that have ended: a snapshot does not have them any more, while those that depend on them may still have to be
+// looked at. The zero value is ready.
+type Leavers struct {
+	there map[uint32]bool // by ID of jobs and groups that had started; whether they were seen to fail
+	gone  map[uint32]Gone
+}
+
+// See takes in a snapshot's jobs, and returns those that have gone within the last Grace. It is good until the next call.
+func (l *Leavers) See(now time.Time, jobs []scaler.Job) map[uint32]Gone {
+	there, pending := make(map[uint32]bool, len(l.there)), map[uint32]bool{}
+	for i := range jobs {
+		j := &jobs[i]
+		of := groups(j)
+		for _, id := range [3]uint32{j.ID, of[0], of[1]} {
+			switch {
+			case id == 0:
+			case j.State == scaler.JobPending:
+				pending[id] = true
+			default:
+				there[id] = there[id] || j.Failed
+			}
+		}
+	}
+	if l.gone == nil {
+		l.gone = map[uint32]Gone{}
+	}
+	for id, bad := range l.there {
+		if _, still := there[id]; !still && !pending[id] {
+			l.gone[id] = Gone{At: now, Failed: bad}
+		}
+	}
+	maps.DeleteFunc(l.gone, func(_ uint32, g Gone) bool { return g.At.Add(Grace).Before(now) })
+	l.there = there
+	return l.gone
 }
 
 // of tells when the dependencies of a job will be over, as Slurm words them: "afterok:7(unfulfilled),afterany:9_*(unfulfilled)",
@@ -75,6 +159,10 @@ func (e *ends) of(text string) (time.Time, bool) {
 	return at, have
 }
 
+// ways are the dependencies on a job's end, with how it must end (job_scheduler.c _test_job_dependency_common). A job that Slurm ends at its
+// time limit has not ended well; but those whose limit is near are mostly about to end.
+var ways = map[string]how{"afterany": either, "afterburstbuffer": either, "afterok": well, "aftercorr": well, "afternotok": failed}
+
 // one is a single dependency: type:job[_task][+minutes][(state)].
 func (e *ends) one(part string) (time.Time, bool) {
 	part, state, _ := strings.Cut(part, "(")
@@ -82,7 +170,8 @@ func (e *ends) one(part string) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	kind, job, ok := strings.Cut(part, ":")
-	if !ok || !slices.Contains([]string{"afterany", "afterok", "aftercorr", "afterburstbuffer"}, kind) {
+	way, known := ways[kind]
+	if !ok || !known {
 		return time.Time{}, false
 	}
 	job, task, single := strings.Cut(job, "_")
@@ -90,7 +179,10 @@ func (e *ends) one(part string) (time.Time, bool) {
 	if err != nil || single && task != "*" { // which record a task has is not told
 		return time.Time{}, false
 	}
-	end := e.jobs[uint32(id)] // one that has ended is in no snapshot: Slurm is about to let the job go, or to hold it
+	end := e.jobs[uint32(id)]
+	if way != either && end.how != either && end.how != way { // it never will be
+		return time.Time{}, false
+	}
 	return end.at, end.known
 }
 
@@ -98,15 +190,17 @@ func (e *ends) one(part string) (time.Time, bool) {
 func reserve(nodes []scaler.Node, f *Facts, due []candidate) []scaler.Node {
 	owner := map[string]string{}
 	for _, c := range due {
-		if c.job.Reservation == "" {
-			continue
-		}
-		list, err := slurmconf.ParseHostlist(f.Reservations[c.job.Reservation].Nodes)
-		if err != nil {
-			continue // Slurm's own lists are well-formed
-		}
-		for name := range list.All() {
-			owner[name] = c.job.Reservation
+		for r := range reservationsOf(c.job) {
+			if f.Reservations[r].Start.After(c.start) { // another one begins sooner
+				continue
+			}
+			list, err := slurmconf.ParseHostlist(f.Reservations[r].Nodes)
+			if err != nil {
+				continue // Slurm's own lists are well-formed
+			}
+			for name := range list.All() {
+				owner[name] = r
+			}
 		}
 	}
 	if len(owner) == 0 {
@@ -119,4 +213,19 @@ func reserve(nodes []scaler.Node, f *Facts, due []candidate) []scaler.Node {
 		}
 	}
 	return nodes
+}
+
+// reservationsOf are those that the job names; any will do.
+func reservationsOf(j *scaler.Job) iter.Seq[string] {
+	return strings.FieldsFuncSeq(j.Reservation, func(r rune) bool { return r == ',' })
+}
+
+// soonest is when the first of the job's reservations begins.
+func soonest(j *scaler.Job, all map[string]scaler.Reservation) (at time.Time, known bool) {
+	for name := range reservationsOf(j) {
+		if r, ok := all[name]; ok && !r.Start.IsZero() && (!known || r.Start.Before(at)) {
+			at, known = r.Start, true
+		}
+	}
+	return at, known
 }

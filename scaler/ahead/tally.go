@@ -122,7 +122,9 @@ func (t *Tally) Take(now time.Time, p Plan, s scaler.Snapshot) []Outcome {
 func (t *Tally) Wished() map[uint32]Job {
 	all := make(map[uint32]Job, len(t.jobs))
 	for key, j := range t.jobs {
-		all[key.job] = *j
+		if other, twice := all[key.job]; !twice || j.Start.After(other.Start) {
+			all[key.job] = *j
+		}
 	}
 	return all
 }

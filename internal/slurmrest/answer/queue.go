@@ -93,14 +93,14 @@ func (q *Queue) Read(dec *json.Decoder) error {
 	if state == 0 {
 		return fmt.Errorf("state of job %d: it is missing", w.ID)
 	}
-	j := scaler.Job{ID: w.ID, UserID: w.UserID, ArrayJobID: w.ArrayJobID.id(), HetJobID: w.HetJobID.id()}
+	j := scaler.Job{ID: w.ID, UserID: w.UserID, ArrayJobID: w.ArrayJobID.id(), ArrayLimit: w.ArrayLimit.id(), HetJobID: w.HetJobID.id()}
 	switch {
 	case state.Any(powersave.JobPending):
 		j.State, j.Completing = scaler.JobPending, state.Any(powersave.JobCompleting)
 	case state.Any(powersave.JobRunning | powersave.JobSuspended):
 		j.State = scaler.JobRunning
 	case state.Any(powersave.JobCompleting):
-		j.State = scaler.JobLeaving
+		j.State, j.Failed = scaler.JobLeaving, !state.Any(powersave.JobCompleted)
 	default:
 		return nil
 	}
@@ -131,7 +131,6 @@ func (q *Queue) fill(j *scaler.Job, w *wireQueued) {
 	j.Begin = w.Begin.Time()
 	j.Dependent, j.Dependency = w.Dependency != "", q.text(w.Dependency)
 	j.Start, j.Account = w.Start.Time(), q.text(w.Account)
-	j.ArrayLimit = w.ArrayLimit.id()
 	j.ArrayTasks = q.text(w.ArrayTasks)
 	if j.HetJobID != 0 {
 		j.HetOffset = int(w.HetOffset.id())

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,6 +41,7 @@ const (
 	againEvery        = 10 * time.Second
 	planPause         = 200 * time.Millisecond // between two plans at least
 	reservationsEvery = 30 * time.Second
+	reservationsSoon  = 5 * time.Second // if a job waits for one that is not known
 	callTimeout       = 30 * time.Second
 )
 
@@ -195,6 +197,7 @@ func (l *Loop) look(ctx context.Context) {
 type planner struct {
 	l            *Loop
 	tally        ahead.Tally
+	leavers      ahead.Leavers
 	told         []powersave.WarmWish
 	reservations map[string]scaler.Reservation
 	askedAt      time.Time // for reservations
@@ -204,10 +207,15 @@ type planner struct {
 func (p *planner) plan(ctx context.Context, figures watch.Figures, settings []ahead.Settings) time.Duration {
 	l, now := p.l, time.Now()
 	p.readReservations(ctx, now, figures.Snapshot.Jobs)
-	plan := ahead.Make(now, ahead.Facts{Snapshot: figures.Snapshot, Report: figures.Report, Reservations: p.reservations, Wished: p.tally.Wished()}, settings)
-	for _, o := range p.tally.Take(now, plan, figures.Snapshot) {
-		l.Log.Info("look-ahead", "nodeset", o.NodeSet, "job", o.Job, "result", o.Result, "nodes", o.Nodes)
-		l.Metrics.outcome(o)
+	plan := ahead.Make(now, ahead.Facts{
+		Snapshot: figures.Snapshot, Report: figures.Report, Reservations: p.reservations,
+		Gone: p.leavers.See(now, figures.Snapshot.Jobs), Wished: p.tally.Wished(),
+	}, settings)
+	if !figures.NodesOlder { // else nodes that are up by now would count as late
+		for _, o := range p.tally.Take(now, plan, figures.Snapshot) {
+			l.Log.Info("look-ahead", "nodeset", o.NodeSet, "job", o.Job, "result", o.Result, "nodes", o.Nodes)
+			l.Metrics.outcome(o)
+		}
 	}
 	l.Metrics.plan(settings, plan)
 	var wishes []powersave.WarmWish
@@ -239,10 +247,20 @@ func sameWishes(a, b []powersave.WarmWish) bool {
 	})
 }
 
-// readReservations asks for them now and then while a job waits for one.
+// readReservations asks for them now and then while a job waits for one, and sooner for one that is new. If they cannot be read those of
+// before hold.
 func (p *planner) readReservations(ctx context.Context, now time.Time, jobs []scaler.Job) {
-	waits := func(j scaler.Job) bool { return j.State == scaler.JobPending && j.Reservation != "" }
-	if now.Sub(p.askedAt) < reservationsEvery || !slices.ContainsFunc(jobs, waits) {
+	waits, every := false, reservationsEvery
+	for i := range jobs {
+		if j := &jobs[i]; j.State == scaler.JobPending && j.Reservation != "" {
+			waits = true
+			if !p.knows(j.Reservation) {
+				every = reservationsSoon
+				break
+			}
+		}
+	}
+	if !waits || now.Sub(p.askedAt) < every {
 		return
 	}
 	p.askedAt = now
@@ -250,7 +268,18 @@ func (p *planner) readReservations(ctx context.Context, now time.Time, jobs []sc
 	defer cancel()
 	all, err := p.l.Slurm.QueueReservations(ctx)
 	if err != nil {
-		p.l.Log.Warn("reading reservations; jobs that wait for one are not looked ahead for", "error", err)
+		p.l.Log.Warn("reading reservations; jobs that wait for one that is new, or was changed, are not looked ahead for", "error", err)
+		return
 	}
 	p.reservations = all
+}
+
+// knows reports whether one of the reservations that a job names is known.
+func (p *planner) knows(names string) bool {
+	for name := range strings.SplitSeq(names, ",") {
+		if _, known := p.reservations[name]; known {
+			return true
+		}
+	}
+	return false
 }

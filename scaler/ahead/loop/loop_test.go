@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,10 @@ type slurm struct {
 	jobs  []scaler.Job
 	state scaler.NodeState
 	asked int
+
+	reservations map[string]scaler.Reservation
+	fails        error // reading them
+	resvAsked    int
 }
 
 func (s *slurm) QueuePartitions(context.Context) ([]scaler.Partition, error) {
@@ -49,7 +54,13 @@ func (s *slurm) QueueJobs(context.Context, time.Time) ([]scaler.Job, time.Time, 
 }
 
 func (s *slurm) QueueReservations(context.Context) (map[string]scaler.Reservation, error) {
-	return nil, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resvAsked++
+	if s.fails != nil {
+		return nil, s.fails
+	}
+	return maps.Clone(s.reservations), nil
 }
 
 func (s *slurm) set(state scaler.NodeState, jobs ...scaler.Job) {
@@ -58,45 +69,72 @@ func (s *slurm) set(state scaler.NodeState, jobs ...scaler.Job) {
 	s.state, s.jobs = state, jobs
 }
 
+// world is a Loop that runs, and what it says.
+type world struct {
+	*slurm
+	*Loop
+	registry *prometheus.Registry
+
+	told   sync.Mutex
+	wishes []powersave.WarmWish
+	first  time.Time // when there was a wish for the first time
+}
+
+// run starts a Loop until the test ends; it is to be called in a bubble.
+func run(t *testing.T) *world {
+	w := &world{slurm: &slurm{state: scaler.NodeOff}, registry: prometheus.NewRegistry()}
+	w.Loop = New(Config{Slurm: w.slurm, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(w.registry), Tell: func(told powersave.WarmWished) {
+		w.told.Lock()
+		defer w.told.Unlock()
+		if w.wishes = told.Wishes; len(w.wishes) > 0 && w.first.IsZero() {
+			w.first = time.Now()
+		}
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); assert.NoError(t, w.Run(ctx)) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return w
+}
+
+func (w *world) now() []powersave.WarmWish {
+	w.told.Lock()
+	defer w.told.Unlock()
+	return w.wishes
+}
+
+// results is slurmtide_look_ahead_results_total.
+func (w *world) results(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := w.registry.Gather()
+	require.NoError(t, err)
+	all := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != "slurmtide_look_ahead_results_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			all[m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
+		}
+	}
+	return all
+}
+
+// two is a pending job for two whole nodes.
+func two(id uint32, change func(*scaler.Job)) scaler.Job {
+	j := scaler.Job{ID: id, Priority: 1, Request: scaler.Request{Partitions: "cpu", MinNodes: 2, Tasks: 2, CPUs: 8, CPUsPerTask: 4, Memory: 1000}}
+	change(&j)
+	return j
+}
+
 func TestNodesAreWishedForAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now().Add(5 * time.Minute)
-		pending := scaler.Job{ID: 7, Reason: "BeginTime", Begin: begin, Priority: 1, Request: scaler.Request{Partitions: "cpu", MinNodes: 2, Tasks: 2, CPUs: 8, CPUsPerTask: 4, Memory: 1000}}
-		s := &slurm{state: scaler.NodeOff, jobs: []scaler.Job{pending}}
-		var mu sync.Mutex
-		var wishes []powersave.WarmWish
-		var first time.Time
-		registry := prometheus.NewRegistry()
-		l := New(Config{Slurm: s, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(registry), Tell: func(w powersave.WarmWished) {
-			mu.Lock()
-			defer mu.Unlock()
-			if wishes = w.Wishes; len(wishes) > 0 && first.IsZero() {
-				first = time.Now()
-			}
-		}})
-		told := func() []powersave.WarmWish {
-			mu.Lock()
-			defer mu.Unlock()
-			return wishes
-		}
-		results := func() map[string]float64 {
-			families, err := registry.Gather()
-			require.NoError(t, err)
-			all := map[string]float64{}
-			for _, family := range families {
-				if family.GetName() != "slurmtide_look_ahead_results_total" {
-					continue
-				}
-				for _, m := range family.GetMetric() {
-					all[m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
-				}
-			}
-			return all
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); assert.NoError(t, l.Run(ctx)) }()
-		defer func() { cancel(); <-done }()
+		pending := two(7, func(j *scaler.Job) { j.Reason, j.Begin = "BeginTime", begin })
+		w := run(t)
+		s, l, told := w.slurm, w.Loop, w.now
+		s.set(scaler.NodeOff, pending)
+		results := func() map[string]float64 { return w.results(t) }
 
 		set := powersave.NodeSet{Name: "cpu", Nodes: slurmconf.NewHostlist("cpu-0", "cpu-1")}
 		l.Lead(true)
@@ -111,7 +149,7 @@ func TestNodesAreWishedForAhead(t *testing.T) {
 		assert.Empty(t, told())
 		time.Sleep(3 * time.Second)
 		assert.Equal(t, []powersave.WarmWish{{NodeSet: "cpu", Nodes: 2, Names: []string{"cpu-0", "cpu-1"}, Until: begin.Add(ahead.Grace)}}, told())
-		assert.WithinDuration(t, begin.Add(-30*time.Second), first, time.Second, "a boot and five seconds ahead")
+		assert.WithinDuration(t, begin.Add(-30*time.Second), w.first, time.Second, "a boot and five seconds ahead")
 
 		time.Sleep(time.Until(begin) + time.Second)
 		s.set(scaler.NodeUp, scaler.Job{ID: 7, State: scaler.JobRunning, Nodes: "cpu-[0-1]", End: begin.Add(time.Hour)})
