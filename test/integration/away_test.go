@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
@@ -122,12 +121,4 @@ func TestAway(t *testing.T) {
 			c.settled("cpu-[0-3],slow-[0-1]", accepted, refused)
 		})
 	})
-}
-
-// log is what a container of the control plane has logged since it started.
-func (c *cluster) log(container string) string {
-	c.t.Helper()
-	log, err := c.kube.CoreV1().Pods(c.ns).GetLogs("slurmctld-0", &corev1.PodLogOptions{Container: container}).DoRaw(c.ctx)
-	require.NoError(c.t, err)
-	return string(log)
 }

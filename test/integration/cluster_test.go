@@ -419,3 +419,11 @@ func (c *cluster) settled(nodes string, jobs ...string) {
 		return left == "", left
 	})
 }
+
+// log is what a container of the control plane has logged since it started.
+func (c *cluster) log(container string) string {
+	c.t.Helper()
+	log, err := c.kube.CoreV1().Pods(c.ns).GetLogs("slurmctld-0", &corev1.PodLogOptions{Container: container}).DoRaw(c.ctx)
+	require.NoError(c.t, err)
+	return string(log)
+}
