@@ -36,7 +36,10 @@ type Later struct {
 // list get different nodes, all of them or none.
 //
 // Nodes in use now, and those that jobs of before take, are not told. The answer has the order of list; IDs that are not pending are left out.
-func PlaceAfter(now time.Time, s Snapshot, list []Later) []Placing {
+//
+// grant is asked for each job, or task of an array, which of the nodes it may have. Those that it may not are there for the jobs after it, and
+// are not told; an array that gets none for a task gets no more. nil grants all.
+func PlaceAfter(now time.Time, s Snapshot, list []Later, grant func(id uint32, nodes []PlacedNode) []bool) []Placing {
 	if len(list) == 0 {
 		return nil
 	}
@@ -63,9 +66,9 @@ func PlaceAfter(now time.Time, s Snapshot, list []Later) []Placing {
 		}
 	}
 	d.arrays = arrays
-	used := make([]bool, len(d.world.bins))
+	a := after{demand: d, grant: grant, used: make([]bool, len(d.world.bins))}
 	for i := range d.world.bins {
-		used[i] = d.world.bins[i].busy || d.world.bins[i].taken
+		a.used[i] = d.world.bins[i].busy || d.world.bins[i].taken
 	}
 	var all []Placing
 	freed := now.Add(max(0, s.FreeWithin))
@@ -88,7 +91,7 @@ func PlaceAfter(now time.Time, s Snapshot, list []Later) []Placing {
 			}
 		}
 		if len(parts) > 0 {
-			all = append(all, d.placeAfter(parts, used)...)
+			all = append(all, a.place(parts)...)
 		}
 	}
 	return all
@@ -113,8 +116,15 @@ func (d *demand) free(until time.Time) {
 	}
 }
 
-// placeAfter places a job, or all components of a het job.
-func (d *demand) placeAfter(parts []*Job, used []bool) []Placing {
+// after places jobs after those that count.
+type after struct {
+	*demand
+	grant func(id uint32, nodes []PlacedNode) []bool
+	used  []bool // by place in world.bins: somebody has it already
+}
+
+// place places a job, or all components of a het job.
+func (a *after) place(parts []*Job) []Placing {
 	out := make([]Placing, len(parts))
 	needs := make([]*need, len(parts))
 	tasks, can := 0, true
@@ -122,38 +132,70 @@ func (d *demand) placeAfter(parts []*Job, used []bool) []Placing {
 		out[i].ID = j.ID
 		free := *j
 		free.Reason, free.Begin, free.Dependent, free.Completing = "", time.Time{}, false, false
-		v, n := d.look(&free)
-		needs[i], tasks = d.need(&free), n
+		v, n := a.look(&free)
+		needs[i], tasks = a.need(&free), n
 		can = can && v.Why == whyAsk && needs[i].verdict == nil
 	}
-	if !can {
-		return out
-	}
-	take := func(i int, spots []spot) {
-		out[i].Tasks++
-		for k := range spots {
-			at := spots[k].bin
-			before := used[at]
-			used[at] = true
-			if before || spots[k].f.c.set == foreign {
-				continue
-			}
-			b := &d.world.bins[at]
-			out[i].Nodes = append(out[i].Nodes, PlacedNode{NodeSet: d.snap.NodeSets[spots[k].f.c.set].Name, Name: b.name, Off: spots[k].off})
-		}
-	}
-	if len(parts) > 1 {
-		d.placer.all(needs, take)
-		return out
-	}
-	array := d.arrays[parts[0].ArrayJobID]
-	for range tasks {
-		spots := d.placer.place(needs[0])
-		if spots == nil {
+	p := &a.placer
+	switch {
+	case !can:
+	case len(parts) > 1:
+		placed := make([][]spot, len(parts))
+		if !p.all(needs, func(i int, spots []spot) { placed[i] = spots }) {
 			break
 		}
-		array.take()
-		take(0, spots)
+		back := map[int32]bool{}
+		for i, spots := range placed {
+			a.take(&out[i], spots, back)
+		}
+		p.giveBack(back)
+	default:
+		array := a.arrays[parts[0].ArrayJobID]
+		for more := true; more && tasks > 0; tasks-- {
+			p.trial, p.undo = true, p.undo[:0]
+			spots := p.place(needs[0])
+			p.trial = false
+			if spots == nil {
+				break
+			}
+			array.take()
+			back := map[int32]bool{}
+			more = a.take(&out[0], spots, back)
+			p.giveBack(back)
+		}
 	}
 	return out
+}
+
+// take asks which nodes a job, or task, may have, and notes what it may not in back. It is false if it gets none of what it asks for.
+func (a *after) take(out *Placing, spots []spot, back map[int32]bool) bool {
+	var nodes []PlacedNode
+	var at []int32
+	for i := range spots {
+		s := &spots[i]
+		if a.used[s.bin] || s.f.c.set == foreign {
+			a.used[s.bin] = true
+			continue
+		}
+		nodes = append(nodes, PlacedNode{NodeSet: a.snap.NodeSets[s.f.c.set].Name, Name: a.world.bins[s.bin].name, Off: s.off})
+		at = append(at, s.bin)
+	}
+	out.Tasks++
+	if len(nodes) == 0 {
+		return true
+	}
+	var may []bool
+	if a.grant != nil {
+		may = a.grant(out.ID, nodes)
+	}
+	some := false
+	for i, n := range nodes {
+		if may != nil && !may[i] {
+			back[at[i]] = true
+			continue
+		}
+		a.used[at[i]], some = true, true
+		out.Nodes = append(out.Nodes, n)
+	}
+	return some
 }

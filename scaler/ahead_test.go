@@ -58,7 +58,7 @@ func TestPlaceAfter(t *testing.T) {
 			for _, id := range tc.ids {
 				list = append(list, Later{ID: id, Start: now.Add(tc.in)})
 			}
-			for _, p := range PlaceAfter(now, s, list) {
+			for _, p := range PlaceAfter(now, s, list, nil) {
 				text := fmt.Sprintf("%d: %d tasks,", p.ID, p.Tasks)
 				for _, n := range p.Nodes {
 					text += " " + n.Name

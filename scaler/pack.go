@@ -384,6 +384,27 @@ func (p *placer) takeBack() {
 	p.undo = p.undo[:0]
 }
 
+// giveBack undoes what was done to these nodes since the trial began.
+func (p *placer) giveBack(bins map[int32]bool) {
+	if len(bins) == 0 {
+		return
+	}
+	for i := len(p.undo) - 1; i >= 0; i-- {
+		u := &p.undo[i]
+		if !bins[u.at] {
+			continue
+		}
+		b, c := &p.w.bins[u.at], p.w.classes[u.b.class]
+		if b.opened && !u.b.opened {
+			c.lists[booting] = slices.DeleteFunc(c.lists[booting], func(at int32) bool { return at == u.at })
+		}
+		copy(b.gres, u.gres)
+		*b = u.b
+		c.opened, c.full, c.lack = 0, [2]int{}, [2]int64{math.MaxInt64, math.MaxInt64}
+	}
+	p.undo = p.undo[:0]
+}
+
 // use takes a job's share from the node.
 func (f *fitting) use(b *bin, s *spot) {
 	cores, mem := f.claim(s.tasks, s.gpus)

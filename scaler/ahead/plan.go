@@ -87,7 +87,7 @@ type Job struct {
 	Source  Source
 	Start   time.Time
 	Nodes   int // that are wished for
-	Cut     int // that it would take beside them, and a limit forbids
+	Cut     int // that it would take beside them, and a limit forbids; of an array at least
 }
 
 // candidate is a job whose start is known.
@@ -159,10 +159,9 @@ func Make(now time.Time, f Facts, settings []Settings) Plan {
 	for i := range settings {
 		wishes[settings[i].NodeSet] = &wish{Settings: settings[i], accounts: map[string]int{}}
 	}
-	place(now, &f, due, func(c candidate, nodes []scaler.PlacedNode) {
-		for i := range settings {
-			wishes[settings[i].NodeSet].add(now, c, nodes)
-		}
+	place(now, &f, due, func(c candidate, n scaler.PlacedNode) bool {
+		w := wishes[n.NodeSet]
+		return w == nil || w.add(now, c, n)
 	})
 	for _, name := range slices.Sorted(maps.Keys(wishes)) {
 		if w := wishes[name]; len(w.Jobs) > 0 {
@@ -179,36 +178,30 @@ type wish struct {
 	accounts map[string]int
 }
 
-// add takes in where a job would run.
-func (w *wish) add(now time.Time, c candidate, nodes []scaler.PlacedNode) {
+// add takes in a node that a job would take. It is false if a limit forbids to wish for it.
+func (w *wish) add(now time.Time, c candidate, n scaler.PlacedNode) bool {
 	if !w.takes(c.source) || c.start.Add(-w.Lead).After(now) {
-		return
+		return true
 	}
-	j := Job{ID: c.job.ID, Account: c.job.Account, Source: c.source, Start: c.start}
-	most := w.most(j.Account)
-	for _, n := range nodes {
-		switch {
-		case n.NodeSet != w.Settings.NodeSet:
-			continue
-		case w.Nodes >= w.MaxNodes, most >= 0 && w.accounts[j.Account] >= most:
-			j.Cut++
-			continue
-		}
-		j.Nodes++
-		w.Nodes++
-		w.accounts[j.Account]++
-		if n.Name != "" {
-			w.Names = append(w.Names, n.Name)
-		}
+	if last := len(w.Jobs) - 1; last < 0 || w.Jobs[last].ID != c.job.ID {
+		w.Wish.NodeSet = w.Settings.NodeSet
+		w.Jobs = append(w.Jobs, Job{ID: c.job.ID, Account: c.job.Account, Source: c.source, Start: c.start})
 	}
-	if j.Nodes+j.Cut == 0 {
-		return
+	j := &w.Jobs[len(w.Jobs)-1]
+	if most := w.most(j.Account); w.Nodes >= w.MaxNodes || most >= 0 && w.accounts[j.Account] >= most {
+		j.Cut++
+		return false
 	}
-	w.Wish.NodeSet = w.Settings.NodeSet
-	w.Jobs = append(w.Jobs, j)
-	if until := c.start.Add(Grace); j.Nodes > 0 && until.After(w.Until) {
+	j.Nodes++
+	w.Nodes++
+	w.accounts[j.Account]++
+	if n.Name != "" {
+		w.Names = append(w.Names, n.Name)
+	}
+	if until := c.start.Add(Grace); until.After(w.Until) {
 		w.Until = until
 	}
+	return true
 }
 
 func sooner(a, b time.Time) time.Time {
@@ -218,8 +211,9 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// place finds nodes for the jobs, ordered by their start. Components of a het job stay together.
-func place(now time.Time, f *Facts, due []candidate, each func(candidate, []scaler.PlacedNode)) {
+// place finds nodes for the jobs, ordered by their start, and asks for each whether it may be wished for: those that are up first. Components of a
+// het job stay together.
+func place(now time.Time, f *Facts, due []candidate, may func(candidate, scaler.PlacedNode) bool) {
 	slices.SortFunc(due, func(a, b candidate) int {
 		return cmp.Or(a.free(now).Compare(b.free(now)), cmp.Compare(b.priority, a.priority), cmp.Compare(a.leader(), b.leader()), cmp.Compare(a.job.ID, b.job.ID))
 	})
@@ -230,9 +224,17 @@ func place(now time.Time, f *Facts, due []candidate, each func(candidate, []scal
 	for i, c := range due {
 		list[i], at[c.job.ID] = scaler.Later{ID: c.job.ID, Start: c.free(now)}, i
 	}
-	for _, p := range scaler.PlaceAfter(now, s, list) {
-		each(due[at[p.ID]], p.Nodes)
-	}
+	scaler.PlaceAfter(now, s, list, func(id uint32, nodes []scaler.PlacedNode) []bool {
+		granted := make([]bool, len(nodes))
+		for _, off := range [2]bool{false, true} {
+			for i, n := range nodes {
+				if n.Off == off {
+					granted[i] = may(due[at[id]], n)
+				}
+			}
+		}
+		return granted
+	})
 }
 
 // candidates are all pending jobs that do not count, and whose start is known and to come, or just past.

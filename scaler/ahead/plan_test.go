@@ -80,6 +80,17 @@ func (f Facts) up(cpus uint32, names ...string) Facts {
 	return f
 }
 
+// booting has these nodes on their way up.
+func (f Facts) booting(names ...string) Facts {
+	f.Snapshot.Nodes = slices.Clone(f.Snapshot.Nodes)
+	for i := range f.Snapshot.Nodes {
+		if n := &f.Snapshot.Nodes[i]; slices.Contains(names, n.Name) && n.State == scaler.NodeOff {
+			n.State = scaler.NodeBooting
+		}
+	}
+	return f
+}
+
 func (p Plan) String() string {
 	var b strings.Builder
 	for _, w := range p.Wishes {
@@ -127,7 +138,14 @@ func TestMake(t *testing.T) {
 			"cpu: 2 [cpu-0 cpu-1] until 1m40s; job 7 BeginTime at 10s 2 of 3; job 8 BeginTime at 12s 0 of 1\nnext 1m40s\n"},
 		"an account above its cap": {cluster(whole(7, "cpu", 2, begins(10)), whole(8, "cpu", 1, func(j *scaler.Job) { begins(12)(j); j.Account = "b" })),
 			[]Settings{set(func(s *Settings) { s.PerAccount = map[string]int{"a": 1} })},
-			"cpu: 2 [cpu-0 cpu-2] until 1m42s; job 7 BeginTime at 10s 1 of 2; job 8 BeginTime at 12s 1\nnext 1m40s\n"},
+			"cpu: 2 [cpu-0 cpu-1] until 1m42s; job 7 BeginTime at 10s 1 of 2; job 8 BeginTime at 12s 1\nnext 1m40s\n"},
+		"the same when they boot": {cluster(whole(7, "cpu", 2, begins(10)), whole(8, "cpu", 1, func(j *scaler.Job) { begins(12)(j); j.Account = "b" })).booting("cpu-0", "cpu-1"),
+			[]Settings{set(func(s *Settings) { s.PerAccount = map[string]int{"a": 1} })},
+			"cpu: 2 [cpu-0 cpu-1] until 1m42s; job 7 BeginTime at 10s 1 of 2; job 8 BeginTime at 12s 1\nnext 1m40s\n"},
+		"what is up counts first": {cluster(whole(7, "cpu", 3, begins(10))).up(0, "cpu-2"), []Settings{set(func(s *Settings) { s.MaxNodes = 1 })},
+			"cpu: 1 [cpu-2] until 1m40s; job 7 BeginTime at 10s 1 of 3\nnext 1m40s\n"},
+		"a large array and a small cap": {cluster(whole(7, "cpu", 1, func(j *scaler.Job) { begins(10)(j); j.ArrayJobID, j.ArrayTasks = 7, "0-99999" })), []Settings{set(func(s *Settings) { s.MaxNodes = 2 })},
+			"cpu: 2 [cpu-0 cpu-1] until 1m40s; job 7 BeginTime at 10s 2 of 3\nnext 1m40s\n"},
 		"all accounts have one, but for some": {cluster(whole(7, "cpu", 2, begins(10)), whole(8, "cpu", 2, func(j *scaler.Job) { begins(12)(j); j.Account = "b" })),
 			[]Settings{set(func(s *Settings) { s.MaxPerAccount, s.PerAccount = 1, map[string]int{"b": 0} })},
 			"cpu: 1 [cpu-0] until 1m40s; job 7 BeginTime at 10s 1 of 2; job 8 BeginTime at 12s 0 of 2\nnext 1m40s\n"},
@@ -262,6 +280,22 @@ func TestMakeProperties(t *testing.T) {
 		}
 		if !plan.Next.IsZero() {
 			require.True(t, plan.Next.After(epoch))
+		}
+
+		// Once they boot nothing more is asked for, unless jobs that count would take them.
+		var names []string
+		for _, w := range plan.Wishes {
+			names = append(names, w.Names...)
+		}
+		then := facts.booting(names...)
+		if slices.ContainsFunc(demand.Jobs, func(j scaler.JobDemand) bool { return j.Why.Counts() }) {
+			then = facts
+		}
+		for _, w := range makePlan(epoch, then, settings...).Wishes {
+			for _, name := range w.Names {
+				at := slices.IndexFunc(then.Snapshot.Nodes, func(n scaler.Node) bool { return n.Name == name })
+				require.True(t, then.Snapshot.Nodes[at].State != scaler.NodeOff || slices.Contains(names, name), "%s beside %v", name, names)
+			}
 		}
 
 		shuffled := facts

@@ -175,7 +175,8 @@ func (c *cluster) noPodsUntil(end time.Time) {
 func (c *cluster) noPodsBut(n int, end time.Time) {
 	c.t.Helper()
 	for ; time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-		require.Len(c.t, c.slurmdPods(), n, "%v before the time", time.Until(end))
+		pods := slices.Sorted(maps.Keys(c.slurmdPods()))
+		require.Len(c.t, pods, n, "%v before the time", time.Until(end))
 	}
 }
 

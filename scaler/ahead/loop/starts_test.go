@@ -44,6 +44,14 @@ func TestReservations(t *testing.T) {
 			assert.Len(t, w.now(), 1, "%v before the start", time.Until(begin))
 		}
 
+		asks := func() int {
+			w.slurm.mu.Lock()
+			defer w.slurm.mu.Unlock()
+			return w.resvAsked
+		}
+		for before := asks(); asks() == before; {
+			time.Sleep(100 * time.Millisecond)
+		}
 		w.slurm.mu.Lock()
 		w.fails, w.reservations = nil, map[string]scaler.Reservation{"s": {Nodes: "cpu-[0-1]", Start: time.Now().Add(20 * time.Second)}}
 		w.slurm.mu.Unlock()
