@@ -72,3 +72,34 @@ func TestPlaceAfter(t *testing.T) {
 		})
 	}
 }
+
+// What is given back is as it was, however nodes are looked for.
+func TestGiveBack(t *testing.T) {
+	for name, looks := range map[string]int{"exactly": exactLooks, "the first with room": 0} {
+		t.Run(name, func(t *testing.T) {
+			job := with(tasksOn(1, 3, 3, 24), func(j *Job) { j.Partitions, j.Exclusive = "gpu", ExclusiveNode })
+			s := cluster(0)
+			s.Nodes[0].State = NodeUp
+			d := newDemand(testNow, &s)
+			d.looks = looks
+			d.place(nil, false)
+			n := d.need(&job)
+			place := func() (bins []int32) {
+				d.placer.trial, d.placer.undo = true, d.placer.undo[:0]
+				defer func() { d.placer.trial = false }()
+				for _, s := range d.placer.place(n) {
+					bins = append(bins, s.bin)
+				}
+				return bins
+			}
+			first := place()
+			assert.Equal(t, []int32{0, 1, 2}, first)
+			d.placer.giveBack(map[int32]bool{1: true, 2: true})
+			assert.Empty(t, d.world.classes[0].lists[booting])
+			assert.Equal(t, []int32{1, 2, 3}, place(), "the first is taken")
+			d.placer.giveBack(map[int32]bool{2: true})
+			assert.Equal(t, []int32{1, 3}, d.world.classes[0].lists[booting])
+			assert.Nil(t, place(), "two are left")
+		})
+	}
+}

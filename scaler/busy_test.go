@@ -203,3 +203,14 @@ func TestNothing(t *testing.T) {
 func TestString(t *testing.T) {
 	assert.Equal(t, "job 1: capacity (16 of 20 tasks count), powers up 2", JobDemand{ID: 1, Why: WhyCapacity, Tasks: 20, Counted: 16, New: 2}.String())
 }
+
+// slurmctld guesses how many nodes a job takes. Where so few cannot be had but for a reservation, more may do.
+func TestGuessAndReservation(t *testing.T) {
+	s := cluster(2, with(tasksOn(1, 1, 1, 16), func(j *Job) { j.Partitions, j.MaxNodesGuessed = "all", true }))
+	for i := range s.Nodes[2:] {
+		s.Nodes[2+i].Reservation = "theirs"
+	}
+	r := Demand(testNow, s)
+	assert.Equal(t, WhyCapacity, r.Jobs[0].Why, r.Jobs[0])
+	assert.Equal(t, 2, r.NodeSets[0].New.Greedy)
+}

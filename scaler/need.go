@@ -160,10 +160,7 @@ func (n *need) mergeGres() {
 // mayUse reports whether the job may have nodes that the reservation holds ("": none does). It may name several, of which any will do
 // (reservation.c _get_resv_list).
 func (n *need) mayUse(reservation string) bool {
-	if n.req.Reservation == reservation {
-		return true
-	}
-	return reservation != "" && slices.Contains(strings.Split(n.req.Reservation, ","), reservation)
+	return n.req.Reservation == reservation || slices.Contains(strings.Split(n.req.Reservation, ","), reservation)
 }
 
 func (n *need) wantsGPU() bool {
