@@ -73,6 +73,20 @@ func TestPlaceAfter(t *testing.T) {
 	}
 }
 
+// Nodes that are up come before those that boot, and these before those that are off (node_scheduler.c _set_sched_weight).
+func TestUpBeforeBooting(t *testing.T) {
+	for nodes, want := range map[uint32][]PlacedNode{
+		1: {{"cpu", "cpu-2", false}},
+		2: {{"cpu", "cpu-1", false}, {"cpu", "cpu-2", false}},
+		3: {{"cpu", "cpu-0", true}, {"cpu", "cpu-1", false}, {"cpu", "cpu-2", false}},
+	} {
+		s := cluster(3, with(tasksOn(1, nodes, nodes, nodes), func(j *Job) { j.Exclusive = ExclusiveNode }))
+		s.Nodes[1].State, s.Nodes[2].State = NodeBooting, NodeUp
+		placed := PlaceAfter(testNow, s, []Later{{ID: 1, Start: testNow}}, nil)
+		assert.Equal(t, want, placed[0].Nodes)
+	}
+}
+
 // What is given back is as it was, however nodes are looked for.
 func TestGiveBack(t *testing.T) {
 	for name, looks := range map[string]int{"exactly": exactLooks, "the first with room": 0} {

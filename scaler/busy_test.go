@@ -118,12 +118,12 @@ func TestGPUsInUse(t *testing.T) {
 		shape := *gpuShape
 		shape.Gres = gres
 		t.Run(used+" of "+gres, func(t *testing.T) {
-			s := cluster(1, several(3, job)...)
+			s := cluster(1, several(4, job)...)
 			for i := range s.Nodes {
 				s.Nodes[i].Shape = &shape
 			}
 			s.Nodes[1].State, s.Nodes[1].AllocCPUs, s.Nodes[1].GresUsed = NodeUp, 2, used
-			assert.Equal(t, Estimate{1, 1}, Demand(testNow, s).NodeSets[1].New)
+			assert.Equal(t, Estimate{2, 2}, Demand(testNow, s).NodeSets[1].New)
 			s.Nodes[1].AllocCPUs, s.Nodes[1].GresUsed = 0, strings.Replace(used, ":4", ":0", 1)
 			s.Jobs = s.Jobs[:2]
 			assert.Equal(t, Estimate{}, Demand(testNow, s).NodeSets[1].New)
