@@ -126,6 +126,7 @@ func kedaScales(t *testing.T, version string) {
 			return strings.Count(out, "COMPLETED") == 8, out
 		})
 		k.reaches(0)
+		assert.LessOrEqual(c.t, k.most(), int32(7), "%s", k)
 		c.waitZero(kedaNodes)
 	})
 
