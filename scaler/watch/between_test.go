@@ -94,3 +94,43 @@ func TestNothingCountsTwice(t *testing.T) {
 		})
 	}
 }
+
+// Nodes are read soon after jobs have changed, and not only every five seconds.
+func TestNodesFollowJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ns := cluster()
+		start(t, s, ns)
+		time.Sleep(10 * time.Second)
+		for id := range uint32(10) {
+			for s.counts(); s.counts()["nodes"] == 0; {
+				time.Sleep(100 * time.Millisecond)
+			}
+			s.submit(id+1, "cpu")
+			time.Sleep(1300 * time.Millisecond)
+			assert.NotZero(t, s.counts()["nodes"])
+		}
+	})
+}
+
+// A node that a job has left counts as free until its record is newer, or another job has it.
+func TestLeft(t *testing.T) {
+	on := func(nodes string) []scaler.Job { return []scaler.Job{{ID: 1, State: scaler.JobRunning, Nodes: nodes}} }
+	var r reader
+	for _, step := range []struct {
+		nodes string
+		free  []string
+	}{{"cpu-[0-1]", nil}, {"cpu-1", []string{"cpu-0"}}, {"", []string{"cpu-0", "cpu-1"}}, {"cpu-0", []string{"cpu-1"}}} {
+		r.leave(on(step.nodes))
+		r.snap.Jobs = on(step.nodes)
+		nodes := []scaler.Node{{Name: "cpu-0", AllocCPUs: 4, AllocMemory: 9, GresUsed: "gpu:1"}, {Name: "cpu-1", AllocCPUs: 4}}
+		r.free(nodes)
+		var free []string
+		for _, n := range nodes {
+			if n.AllocCPUs == 0 {
+				assert.Equal(t, scaler.Node{Name: n.Name}, n)
+				free = append(free, n.Name)
+			}
+		}
+		assert.Equal(t, step.free, free, step.nodes)
+	}
+}
