@@ -2,6 +2,7 @@ package powersave_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 		}
 		var pending []powersave.NodeUpdate
 		reading := false
+		leaving := map[string]int{} // nodes that are being powered down, with the reads to come that are older than that
 		step := func(ev powersave.Event) {
 			for _, a := range e.Step(now, ev) {
 				switch a := a.(type) {
@@ -62,11 +64,11 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 					if !now.Before(wishUntil) {
 						ahead = 0
 					}
-					for _, s := range shown {
+					for name, s := range shown {
 						if !s.State.Any(powersave.NodePoweredDown) || s.State.Any(powersave.NodePowerUp|powersave.NodeAllocated|powersave.NodeMixed) {
 							on++
 						}
-						if s.State.Any(powersave.NodeAllocated | powersave.NodeMixed) {
+						if _, leaves := leaving[name]; !leaves && s.State.Any(powersave.NodeAllocated|powersave.NodeMixed) {
 							busy++
 							if !s.State.Any(powersave.NodePoweredDown) {
 								serve++
@@ -82,6 +84,7 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 						case powersave.StatePowerDown:
 							require.True(t, s.PlainlyIdle() && !s.State.Any(powersave.NodePlanned), "power down %s: %s", n, s.State)
 							lowered--
+							leaving[n] = math.MaxInt
 						default:
 							require.True(t, s.PlainlyIdle(), "renew %s: %s", n, s.State)
 						}
@@ -123,8 +126,13 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 				u := pending[0]
 				pending = slices.Delete(pending, 0, 1)
 				err := rapid.SampledFrom([]string{"", "", "no"}).Draw(t, "err")
-				if err != "" && u.State == powersave.StatePowerDown {
-					lowered += len(u.Nodes)
+				if u.State == powersave.StatePowerDown {
+					if err != "" {
+						lowered += len(u.Nodes)
+					}
+					for _, n := range u.Nodes {
+						leaving[n] = map[bool]int{true: 1, false: 0}[reading]
+					}
 				}
 				step(powersave.NodesUpdated{Update: u, Err: err})
 			default:
@@ -133,6 +141,11 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 					continue
 				}
 				reading = false
+				for n, older := range leaving {
+					if leaving[n] = older - 1; older <= 0 {
+						delete(leaving, n)
+					}
+				}
 				read := powersave.SlurmRead{Complete: true}
 				for _, n := range names {
 					if _, seen := shown[n]; !seen || rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "changes") {
