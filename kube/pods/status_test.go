@@ -29,7 +29,7 @@ func versions(t *testing.T, tide *tidefake.Clientset) (patches func() int) {
 			return true, nil, err
 		}
 		ns := obj.(*v1alpha1.NodeSet).DeepCopy()
-		ns.ResourceVersion = strconv.Itoa(100 + count)
+		ns.ResourceVersion = strconv.Itoa(100 + 10*count)
 		return true, ns, tide.Tracker().Update(v1alpha1.SchemeGroupVersion.WithResource("nodesets"), ns, ns.Namespace)
 	})
 	return func() int { return count }
@@ -61,13 +61,22 @@ func TestStatusBehindTheWatch(t *testing.T) {
 
 	// Nor does what the watch tells late make it write again.
 	late := stored(t, tide).DeepCopy()
-	late.ResourceVersion, late.Status.Replicas = "102", 4
+	late.ResourceVersion, late.Status.Replicas = "120", 4
 	require.NoError(t, c.nodeSets.Update(late))
 	put(3)
 	require.Equal(t, 3, patches())
 	require.NoError(t, c.nodeSets.Update(stored(t, tide)))
 	put(3)
 	require.Equal(t, 3, patches())
+
+	// Nor does it count as told when other figures have come to the same status meanwhile.
+	between := stored(t, tide).DeepCopy()
+	between.ResourceVersion = "135" // a change of the spec
+	put(4)
+	require.NoError(t, c.UpdateStatus(t.Context(), powersave.NodeSetCounts{Name: "cpu", PoweredUp: 4, InUse: map[string]int{"x": 1}}))
+	require.Equal(t, 4, patches())
+	require.NoError(t, c.nodeSets.Update(between))
+	put(3)
 }
 
 // What another bridge wrote while it led is put right, though our own figures are those of before.
