@@ -25,7 +25,7 @@ func (w *world) do(st *step) {
 		return
 	}
 	n := w.nodes[st.node]
-	if n.forgotten && st.what != job {
+	if n.forgotten && st.what != job && !st.what.wide() {
 		return
 	}
 	later := func(f func()) { w.after(st.long, f) }
