@@ -137,6 +137,8 @@ func (p *Planner) waits(n *node) bool {
 	switch {
 	case n.retryAt.After(p.now):
 		return false
+	case n.change != powersave.StateNone: // done, but not read yet
+		return true
 	case n.pod == nil:
 		return n.goneRead > 0 && n.goneRead >= p.reading
 	case !n.endsAt.IsZero() && p.now.Sub(n.endsAt) > endsWithin: // its host does not answer

@@ -53,6 +53,7 @@ func TestSomebodyElses(t *testing.T) {
 		"drained":            powersave.NodeIdle | powersave.NodeDrain,
 		"drained and silent": powersave.NodeIdle | powersave.NodeDrain | powersave.NodeNotResponding,
 		"failing":            powersave.NodeIdle | powersave.NodeFail,
+		"failing and silent": powersave.NodeIdle | powersave.NodeFail | powersave.NodeNotResponding,
 	} {
 		for when, restart := range map[string]bool{"": false, ", and a new planner": true} {
 			t.Run(name+when, func(t *testing.T) {
@@ -237,6 +238,7 @@ func TestUnreadableList(t *testing.T) {
 	j.held = true
 	w.seconds(100)
 	require.Contains(t, w.pods, "dyn-0")
+	require.False(t, w.records["dyn-0"].State.Any(powersave.NodeDrain))
 	w.vanish("dyn-0")
 	w.seconds(100)
 	require.Contains(t, w.records, "dyn-0")
@@ -318,6 +320,160 @@ func TestSuspended(t *testing.T) {
 	w.seconds(60)
 	require.Empty(t, w.records)
 	require.Empty(t, w.broken)
+}
+
+// It does not count for those that pending jobs are about to take.
+func TestSuspendedBesideIdle(t *testing.T) {
+	w := newWorld("dyn-[0-3]", 0)
+	j, other := w.submit(1), w.submit(1)
+	w.seconds(8)
+	w.suspend(j, true)
+	w.end(other)
+	w.submit(1)
+	uid := w.pods[other.on[0]].UID
+	updates := w.updates
+	for range 60 { // slurmctld is slow
+		w.late(0)
+	}
+	require.Equal(t, updates, w.updates, "not even for a moment")
+	w.seconds(2)
+	require.Equal(t, 2, w.running())
+	require.Contains(t, w.podUIDs(), uid)
+}
+
+// late is a second in which slurmctld starts no jobs, and what it says of itself is so old.
+func (w *world) late(by time.Duration) {
+	w.now = w.now.Add(time.Second)
+	w.reading = w.read()
+	w.reading.Answered = w.now.Add(-by)
+	w.step()
+	for _, a := range w.todo {
+		w.carry(a, false, false)
+	}
+	w.todo = nil
+}
+
+// What states tell of, lists may not tell of yet.
+func TestSpokenFor(t *testing.T) {
+	for name, state := range map[string]powersave.NodeState{"reserved": powersave.NodeReserved, "in maintenance": powersave.NodeMaintenance, "planned": powersave.NodePlanned} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld("dyn-0", 0)
+			w.end(w.startOne(t))
+			w.vanish("dyn-0")
+			w.records["dyn-0"].State |= state
+			w.seconds(60)
+			require.Contains(t, w.records, "dyn-0")
+			w.records["dyn-0"].State &^= state
+			w.seconds(30)
+			require.Empty(t, w.records)
+		})
+	}
+}
+
+// A read that comes late takes nothing down.
+func TestLateReads(t *testing.T) {
+	w := newWorld("dyn-[0-3]", 0)
+	j := w.startOne(t)
+	w.vanish("dyn-0")
+	w.end(w.submitAndRun(t, 2))
+	for _, r := range w.records {
+		if w.pods[r.Name] != nil && r.State.Any(powersave.NodeIdle) {
+			r.State |= powersave.NodeDrain
+			r.Reason = "slurmtide: idle for 30s"
+		}
+	}
+	require.True(t, j.running)
+	pods, records, on := len(w.pods), len(w.records), j.on
+	w.submit(2)
+	for range 100 {
+		w.late(6 * time.Second)
+	}
+	require.Len(t, w.pods, pods)
+	require.Len(t, w.records, records)
+	require.Equal(t, on, j.on)
+}
+
+// What was read before an answer does not tell what came of it.
+func TestReadBeforeAnswer(t *testing.T) {
+	w := newWorld("dyn-0", 1)
+	w.seconds(5)
+	r := w.records["dyn-0"]
+	r.State |= powersave.NodeDrain
+	r.Reason = "slurmtide: idle for 30s"
+	w.reserved["dyn-0"] = "r"
+	w.now = w.now.Add(time.Second)
+	w.reading = w.read()
+	w.step()
+	require.Len(t, w.todo, 1, "it is put back for the reservation")
+	delete(w.reserved, "dyn-0")
+	old := w.read()
+	w.carry(w.todo[0], false, false)
+	w.todo = nil
+	old.Answered, w.reading = w.now, old
+	w.step()
+	require.Empty(t, w.todo)
+	w.seconds(5)
+	require.False(t, r.State.Any(powersave.NodeDrain))
+	require.Equal(t, 1, w.created)
+}
+
+// Nor does what was read before a pod was seen tell that nobody uses it.
+func TestReadBeforePod(t *testing.T) {
+	w := newWorld("dyn-0", 0)
+	w.now = w.now.Add(time.Second)
+	w.reading = w.read()
+	w.step()
+	w.pods["dyn-0"] = &powersave.Pod{Node: "dyn-0", NodeSet: "dyn", UID: "uid-other1", Phase: powersave.PodPending, Created: w.now.Add(-time.Hour), Dynamic: true}
+	w.step()
+	require.Empty(t, w.todo, "it may have registered since")
+	w.reading = w.read()
+	w.step()
+	require.Len(t, w.todo, 1)
+	require.IsType(t, DeletePod{}, w.todo[0])
+}
+
+// When Slurm is to be read soon.
+func TestHurry(t *testing.T) {
+	w := newWorld("dyn-[0-3]", 1)
+	w.seconds(8)
+	require.False(t, w.planner.Hurry(), "all is well")
+	w.vanish("dyn-0")
+	w.step()
+	require.True(t, w.planner.Hurry(), "its name can be used when Slurm has been read")
+	w.seconds(20)
+	require.False(t, w.planner.Hurry())
+
+	w = newWorld("dyn-0", 0)
+	w.end(w.startOne(t))
+	for !w.records["dyn-0"].State.Any(powersave.NodeDrain) {
+		require.False(t, w.planner.Hurry(), "it is idle")
+		w.second(true)
+	}
+	w.step()
+	require.True(t, w.planner.Hurry(), "its pod goes when Slurm shows it drained")
+
+	w = newWorld("dyn-0", 0)
+	w.end(w.startOne(t))
+	w.pods["dyn-0"].Phase = powersave.PodTerminating
+	w.seconds(5)
+	require.True(t, w.records["dyn-0"].State.Any(powersave.NodeDrain))
+	require.True(t, w.planner.Hurry(), "it is about to end")
+	w.seconds(40)
+	require.False(t, w.planner.Hurry(), "its host does not answer")
+}
+
+// While Kubernetes cannot be read all pods are taken to be as they were.
+func TestBlind(t *testing.T) {
+	w := newWorld("dyn-[0-3]", 2)
+	w.seconds(8)
+	require.Equal(t, 2, w.planner.Counts()[0].Ready)
+	w.blind = true
+	w.also = func(f *Facts) { f.Pods = nil }
+	w.seconds(60)
+	require.Equal(t, 2, w.planner.Counts()[0].Ready)
+	w.blind, w.also = false, nil
+	w.seconds(60)
+	require.Equal(t, 2, w.created)
 }
 
 // Kubernetes.

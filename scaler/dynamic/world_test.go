@@ -38,7 +38,8 @@ type world struct {
 	shown   map[string]bool // UIDs of pods that a planner was shown
 	updates int             // of records' states
 	hosts   map[string]string
-	also    func(*Facts) // adds to what the planner is shown
+	leaving map[string]bool // UIDs of pods that were to go from hosts in trouble
+	also    func(*Facts)    // adds to what the planner is shown
 }
 
 type job struct {
@@ -68,7 +69,7 @@ func newWorld(names string, floor int, change ...func(*powersave.NodeSet)) *worl
 	return &world{
 		now: start, planner: New(Config{Owner: owner}), sets: []powersave.NodeSet{set},
 		records: map[string]*powersave.SlurmNode{}, pods: map[string]*powersave.Pod{}, reserved: map[string]string{},
-		shape: scaler.Shape{CPUs: 2, Memory: 1000}, shown: map[string]bool{}, hosts: map[string]string{},
+		shape: scaler.Shape{CPUs: 2, Memory: 1000}, shown: map[string]bool{}, hosts: map[string]string{}, leaving: map[string]bool{},
 	}
 }
 
@@ -189,7 +190,7 @@ func (w *world) read() *Reading {
 		default:
 			n.State = scaler.NodeUp
 		}
-		if rec.State.Any(powersave.NodeAllocated) {
+		if rec.State.Any(powersave.NodeAllocated) || w.occupied(name) { // suspended jobs keep what they have, here
 			n.AllocCPUs = 2
 		}
 		r.Queue.Nodes = append(r.Queue.Nodes, n)
@@ -226,6 +227,7 @@ func (w *world) step() {
 		w.todo = append(w.todo, a)
 		if d, ok := a.(DeletePod); ok && w.also != nil {
 			pod, r := w.pods[d.Node], w.records[d.Node]
+			w.leaving[d.UID] = pod != nil && w.hosts[pod.Host] != ""
 			if pod != nil && pod.Phase != powersave.PodFailed && r != nil && r.Comment == owner+"dyn, pod "+d.UID && strings.HasPrefix(r.Reason, powersave.HostPrefix) && w.hosts[pod.Host] == powersave.HostNotReady {
 				w.breaks("%+v: nobody could confirm that the pod ends: its host is silent", a)
 			}
@@ -292,9 +294,8 @@ func (w *world) effect(a Action, o *Outcome) {
 			if r.State.Any(powersave.NodeAllocated) || w.occupied(a.Node) {
 				w.breaks("%+v: the node has a job", a)
 			}
-			forHost := strings.HasPrefix(r.Reason, powersave.HostPrefix)
 			// One that was given up while it booted may have registered meanwhile, on a record that stays drained.
-			if by := w.reserved[a.Node]; by != "" && strings.HasSuffix(r.Comment, " "+a.UID) && !forHost && !r.State.Any(powersave.NodeDown|powersave.NodeNotResponding) {
+			if by := w.reserved[a.Node]; by != "" && strings.HasSuffix(r.Comment, " "+a.UID) && !w.leaving[a.UID] && !r.State.Any(powersave.NodeDown|powersave.NodeNotResponding) {
 				w.breaks("%+v: the node is named by %s", a, by)
 			}
 			if !r.State.Any(powersave.NodeDrain | powersave.NodeDown) {

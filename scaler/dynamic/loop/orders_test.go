@@ -67,6 +67,7 @@ func TestOrdersThatWait(t *testing.T) {
 				time.Sleep(tc.wait)
 				if tc.over {
 					close(l.over)
+					l.calls.Wait() // nothing waits on
 				}
 				<-slots
 				synctest.Wait()
@@ -78,6 +79,55 @@ func TestOrdersThatWait(t *testing.T) {
 		})
 	}
 	assert.True(t, outcome(errLate).Late)
+}
+
+// Not even if there is a turn to be had.
+func TestNoOrdersWithoutTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Config{})
+		l.over = make(chan struct{})
+		close(l.over)
+		for range 50 {
+			l.do(t.Context(), l.creates, dynamic.CreatePod{Node: "dyn-0"}, 0, func(context.Context) error {
+				t.Error("another bridge leads")
+				return nil
+			})
+		}
+		l.calls.Wait()
+	})
+}
+
+// taken is a Slurm in which a job starts on a drained node, somebody having put it back, right before its pod is to go.
+type taken struct {
+	*world
+	done *bool
+}
+
+func (b taken) Nodes(ctx context.Context, names ...string) ([]powersave.SlurmNode, error) {
+	b.mu.Lock()
+	if r := b.records[names[0]]; r != nil && !*b.done {
+		*b.done = true
+		r.State = powersave.NodeAllocated | powersave.NodeDynamicNorm
+		b.running[names[0]] = true
+	}
+	b.mu.Unlock()
+	return b.world.Nodes(ctx, names...)
+}
+
+func TestNodeIsLookedAtOnceMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done := false
+		w := begin(t, func(w *world, c *Config) { c.Slurm = taken{w, &done} })
+		set := w.set()
+		set.Floor = 1
+		w.loop.NodeSets([]powersave.NodeSet{set})
+		time.Sleep(10 * time.Second)
+		set.Floor, set.SpecGeneration = 0, 2
+		w.loop.NodeSets([]powersave.NodeSet{set})
+		time.Sleep(2 * time.Minute)
+		require.True(t, done)
+		require.NotContains(t, w.said(), "delete dyn-0")
+	})
 }
 
 // busy is a Slurm in which a slurmd registers right before its record is to be forgotten.
