@@ -19,45 +19,51 @@ func TestDynamicHosts(t *testing.T) {
 		oneByOne.Lock()
 		defer oneByOne.Unlock()
 		c := deploy(t, "dynhosts", version, dynamicOptions(version), nodeSet{name: "dyn", nodes: "dyn-[0-3]", dynamic: true})
-		id := c.sbatch("sleep 20", "-c2")
-		c.waitJob(id, "RUNNING")
-		node := c.jobField(id, "NodeList")
+		var node, host string
 		show := func() string { return c.slurm("scontrol", "--oneliner", "show", "node", node) }
-		host := c.slurmdPods()[node].Spec.NodeName
-		c.cordon(host, true)
-		began := time.Now()
-		c.eventually("the node to be drained", func() (bool, string) {
-			out := show()
-			return strings.Contains(out, "Reason=slurmtide: host: "+host+" is cordoned") && strings.Contains(out, "+DRAIN"), out
+		t.Run("busy", func(t *testing.T) {
+			c.t = t
+			id := c.sbatch("sleep 20", "-c2")
+			c.waitJob(id, "RUNNING")
+			node = c.jobField(id, "NodeList")
+			host = c.slurmdPods()[node].Spec.NodeName
+			c.cordon(host, true)
+			began := time.Now()
+			c.eventually("the node to be drained", func() (bool, string) {
+				out := show()
+				return strings.Contains(out, "Reason=slurmtide: host: "+host+" is cordoned") && strings.Contains(out, "+DRAIN"), out
+			})
+			t.Logf("drained after %s", time.Since(began).Round(10*time.Millisecond))
+			assert.Equal(t, "RUNNING", c.jobField(id, "JobState"))
+			c.cordon(host, false)
+			c.eventually("the node to be put back", func() (bool, string) {
+				out := show()
+				return !strings.Contains(out, "+DRAIN"), out
+			})
+			c.waitJob(id, "COMPLETED")
+			assert.Equal(t, "0", c.jobField(id, "Restarts"))
+			c.waitNothing()
 		})
-		t.Logf("drained after %s", time.Since(began).Round(10*time.Millisecond))
-		assert.Equal(t, "RUNNING", c.jobField(id, "JobState"))
-		c.cordon(host, false)
-		c.eventually("the node to be put back", func() (bool, string) {
-			out := show()
-			return !strings.Contains(out, "+DRAIN"), out
-		})
-		c.waitJob(id, "COMPLETED")
-		assert.Equal(t, "0", c.jobField(id, "Restarts"))
-		c.waitNothing()
-
-		c.scale("dyn", 1)
-		c.waitRecords(1)
-		var uid string
-		for name, pod := range c.slurmdPods() {
-			node, uid = name, string(pod.UID)
-		}
-		c.cordon(host, true)
-		c.eventually("the idle node to leave", func() (bool, string) {
-			for _, pod := range c.slurmdPods() {
-				if string(pod.UID) == uid {
-					return false, show()
-				}
+		t.Run("idle", func(t *testing.T) {
+			c.t = t
+			c.scale("dyn", 1)
+			c.waitRecords(1)
+			var uid string
+			for name, pod := range c.slurmdPods() {
+				node, uid = name, string(pod.UID)
 			}
-			return true, ""
+			c.cordon(host, true)
+			c.eventually("the idle node to leave", func() (bool, string) {
+				for _, pod := range c.slurmdPods() {
+					if string(pod.UID) == uid {
+						return false, show()
+					}
+				}
+				return true, ""
+			})
+			c.cordon(host, false)
+			c.scale("dyn", 0)
+			c.waitNothing()
 		})
-		c.cordon(host, false)
-		c.scale("dyn", 0)
-		c.waitNothing()
 	})
 }
