@@ -64,7 +64,7 @@ mutants: ## plant bugs in the engine, and see that the simulator finds each (sev
 	$(GO) test -count=1 -timeout 0 -tags mutants -run TestMutants ./powersave/sim -v
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for a moment (FUZZTIME=20000x)
+fuzz: ## every fuzz target for a moment (FUZZTIME=5000x)
 	hack/fuzz.sh
 
 .PHONY: verify-generated

@@ -3,7 +3,7 @@
 # with a time fails now and then when that is up. A target that is found and does not run is an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-time=${FUZZTIME:-20000x}
+time=${FUZZTIME:-5000x}
 count=0
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT

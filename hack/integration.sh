@@ -48,9 +48,16 @@ trap cleanup EXIT
 step "images"
 images=("$(hack/images/build.sh slurmtide | tail -n 1)")
 case ${TAGS:-} in *faults*) images+=("$(hack/images/build.sh faults | tail -n 1)") ;; esac
+checks=()
 for version in ${SLURM_VERSIONS:-24.11 26.05}; do
 	images+=("$(hack/images/build.sh "$version" | tail -n 1)")
-	[ -n "${RUN:-}" ] || slurmconf "$version" "${images[-1]}"
+	[ -n "${RUN:-}" ] || {
+		slurmconf "$version" "${images[-1]}" &
+		checks+=($!)
+	}
+done
+for check in "${checks[@]}"; do
+	wait "$check"
 done
 for image in "${images[@]}"; do
 	"${cluster[@]}" load-image "$image"
