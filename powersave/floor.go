@@ -248,7 +248,7 @@ func (e *Engine) setFloors() {
 func (e *Engine) dropFloors() {
 	e.floors.of, e.floors.known, e.floors.wishes = nil, nil, nil
 	for _, n := range e.nodes {
-		n.warm = warm{}
+		n.warm = warm{ask: n.warm.ask} // its answer is yet to come
 	}
 	if e.leading && e.setsRead {
 		e.setFloors()

@@ -114,7 +114,7 @@ func (e *Engine) floorCounts(counts map[string]*NodeSetCounts) {
 	for name, c := range counts {
 		switch f := c.Floor; {
 		case f == nil:
-		case f.Wanted > 0 && e.reads.failures > 0 && e.now.Sub(e.reads.wholeAt) > unreadAfter:
+		case f.Wanted > 0 && e.reads.failures > 0 && !e.reads.wholeAt.IsZero() && e.now.Sub(e.reads.wholeAt) > unreadAfter:
 			f.Why, f.Text = FloorUnread, "Slurm cannot be read; the last time was at "+e.reads.wholeAt.UTC().Format("15:04:05Z")
 		case f.Held == f.Wanted:
 			f.Why, f.Text = FloorHeld, ""

@@ -61,6 +61,9 @@ func (e *Engine) goAlong(parts []uint32) {
 		if g := e.gangs[id]; g != nil {
 			g.rest = nil
 			e.follow(g, e.backOf(id))
+			if !slices.ContainsFunc(g.up, func(name string) bool { return e.sets[e.nodes[name].set].Strategy == BestEffort }) {
+				e.powerDown(g)
+			}
 		}
 	}
 }
