@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	urfave "github.com/urfave/cli/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
@@ -32,8 +33,13 @@ import (
 	"github.com/slurmtide/slurmtide/kube/controlplane"
 )
 
-// lease is what the daemons of a cluster compete for. The times are those of the bridges.
-const lease = "slurmtide-controller"
+// leaseName names what the daemons of a cluster compete for, or those of one namespace if they work in that one alone.
+func leaseName(only string) string {
+	if only == "" {
+		return "slurmtide-controller"
+	}
+	return "slurmtide-controller-" + only
+}
 
 // namespaceFile tells a pod its namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -104,7 +110,10 @@ func runController(c *urfave.Context) error {
 		}
 		return 0
 	}))
-	parts := []func(context.Context) error{func(ctx context.Context) error { return lead(ctx, config, home, log, &leading, loop.Run) }}
+	parts := []func(context.Context) error{func(ctx context.Context) error {
+		lease := types.NamespacedName{Namespace: home, Name: leaseName(c.String("namespace"))}
+		return lead(ctx, config, lease, log, &leading, loop.Run)
+	}}
 	if address := c.String("metrics-address"); address != "" {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
@@ -134,7 +143,7 @@ func leaseNamespace(given string) (string, error) {
 }
 
 // lead runs work while this daemon has the Lease. One that loses it ends, and is started anew by whoever started it.
-func lead(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger, leading *atomic.Bool, work func(context.Context) error) error {
+func lead(ctx context.Context, config *rest.Config, lease types.NamespacedName, log *slog.Logger, leading *atomic.Bool, work func(context.Context) error) error {
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("setting up the lease: %w", err)
@@ -149,15 +158,16 @@ func lead(ctx context.Context, config *rest.Config, namespace string, log *slog.
 	var started atomic.Bool
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: lease}, Client: kube.CoordinationV1(),
+			LeaseMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}, Client: kube.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + rand.Text()[:8]},
 		},
-		Name: lease, LeaseDuration: 20 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+		// The times are those of the bridges.
+		Name: lease.Name, LeaseDuration: 20 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				started.Store(true)
 				leading.Store(true)
-				log.Info("leading", "lease", namespace+"/"+lease)
+				log.Info("leading", "lease", lease.String())
 				result <- work(ctx)
 				cancel()
 			},

@@ -65,14 +65,21 @@ var scriptFields = []struct {
 	{"spec.epilogSlurmctldScriptRefs", "EpilogSlurmctld", etcDir + "/", func(s *v1alpha1.ControllerSpec) []v1alpha1.ObjectRef { return s.EpilogSlurmctldScriptRefs }},
 }
 
+// ownFile says that only Slurmtide makes the file.
+func ownFile(name string) bool {
+	return slices.Contains([]string{"slurm.conf", "slurmdbd.conf", SlurmKey, JWTKey}, name)
+}
+
 // Config makes slurmctld's configuration files, by name. An error says what is wrong in the objects; what slurmctld alone can
 // know is left to it.
 func Config(c Cluster) (map[string]string, error) {
 	files := map[string]string{"cgroup.conf": cgroupConf}
 	for name, text := range c.Files {
-		switch name {
-		case "slurm.conf", "slurmdbd.conf", SlurmKey, JWTKey:
+		if ownFile(name) {
 			return nil, fmt.Errorf("spec.configFileRefs: one of the ConfigMaps has %s, which is made by Slurmtide: write lines for slurm.conf into spec.extraConf", name)
+		}
+		if strings.HasPrefix(name, ".") {
+			return nil, fmt.Errorf("spec.configFileRefs: one of the ConfigMaps has %s: give it a name that does not begin with a dot, such files are left out", name)
 		}
 		files[name] = text
 	}
@@ -178,6 +185,9 @@ func addScripts(f *slurmconf.File, scripts map[string]map[string]string, files m
 	for _, kind := range scriptFields {
 		for _, name := range slices.Sorted(maps.Keys(scripts[kind.field])) {
 			text := scripts[kind.field][name]
+			if ownFile(name) || strings.HasPrefix(name, ".") {
+				return fmt.Errorf("%s: a script cannot be called %s: give it another name, without a dot in front", kind.field, name)
+			}
 			if have, ok := files[name]; ok && have != text {
 				return fmt.Errorf("%s: there are two files %s: give one of them another name", kind.field, name)
 			}

@@ -112,6 +112,8 @@ func TestConfigProblems(t *testing.T) {
 		"no such file": {extra: "Include a.conf\n", want: "spec.extraConf:1:9: Include a.conf: no ConfigMap of spec.configFileRefs has it; put it into one"},
 		"our file":     {files: map[string]string{"slurm.conf": ""}, want: "spec.configFileRefs: one of the ConfigMaps has slurm.conf, which is made by Slurmtide: write lines for slurm.conf into spec.extraConf"},
 		"no script":    {scripts: map[string]string{"a": "echo"}, want: "spec.epilogScriptRefs: a does not begin with #!: name its interpreter, for example #!/bin/sh"},
+		"hidden file":  {files: map[string]string{".a": ""}, want: "spec.configFileRefs: one of the ConfigMaps has .a: give it a name that does not begin with a dot"},
+		"a key":        {scripts: map[string]string{"slurm.key": "#!/bin/sh"}, want: "spec.epilogScriptRefs: a script cannot be called slurm.key: give it another name"},
 		"two files":    {scripts: map[string]string{"cgroup.conf": "#!/bin/sh"}, want: "spec.epilogScriptRefs: there are two files cgroup.conf: give one of them another name"},
 		"a NodeSet":    {sets: []*v1alpha1.NodeSet{nodeSet("cpu", "cpu-[0-", nil)}, want: "NodeSet cpu: spec.nodeNames: "},
 		"its settings": {sets: []*v1alpha1.NodeSet{nodeSet("cpu", "cpu-0", func(s *v1alpha1.NodeSet) { s.Spec.Partition = &v1alpha1.NodeSetPartition{Config: "YES"} })}, want: `writing the lines of NodeSets: `},

@@ -110,3 +110,12 @@ func TestMint(t *testing.T) {
 	_, _, ok = minted([]byte(text), []byte("key"), "alice")
 	assert.True(t, ok, "an old one is one all the same: it says when it expired")
 }
+
+func TestTokenIsLookedAtAgain(t *testing.T) {
+	now := time.Now()
+	fresh, never := &v1alpha1.Token{}, &v1alpha1.Token{Spec: v1alpha1.TokenSpec{Refresh: new(false)}}
+	assert.Equal(t, 48*time.Minute, againIn(fresh, now, now.Add(time.Hour), now).Round(time.Second))
+	assert.Equal(t, time.Second, againIn(fresh, now.Add(-time.Hour), now, now), "it is due")
+	assert.Equal(t, time.Hour, againIn(never, now, now.Add(time.Hour), now))
+	assert.Zero(t, againIn(never, now.Add(-time.Hour), now, now), "nothing becomes of it any more")
+}

@@ -96,11 +96,18 @@ func (l *Loop) token(ctx context.Context, namespace, name string) (time.Duration
 	if err != nil || seen != nil {
 		return 0, err
 	}
+	return againIn(t, issued, expires, l.o.Now()), nil
+}
+
+// againIn is when the Token has to be looked at again; 0: not before it changes.
+func againIn(t *v1alpha1.Token, issued, expires, now time.Time) time.Duration {
 	due := expires
 	if enabled(t.Spec.Refresh) {
 		due = renewal(issued, expires, lifetime(t))
+	} else if !now.Before(expires) {
+		return 0
 	}
-	return max(due.Sub(l.o.Now()), time.Second), nil
+	return max(due.Sub(now), time.Second)
 }
 
 // freshToken sees that the Secret has a token that is not due for renewal.

@@ -120,7 +120,7 @@ func (l *Leavers) See(now time.Time, jobs []scaler.Job) map[uint32]Gone {
 			case j.State == scaler.JobPending:
 				pending[id] = true
 			default:
-				there[id] = there[id] || j.Failed
+				there[id] = there[id] || j.Failed || l.there[id]
 			}
 		}
 	}

@@ -88,4 +88,8 @@ func TestLeavers(t *testing.T) {
 	}
 	l.See(in(200), []scaler.Job{runs(5, "", 0)})
 	assert.Empty(t, l.See(in(201), []scaler.Job{whole(5, "cpu", 1, nil)}), "requeued")
+
+	l.See(in(300), []scaler.Job{array(2, scaler.JobLeaving, true), array(3, scaler.JobRunning, false)})
+	l.See(in(301), []scaler.Job{array(3, scaler.JobRunning, false)})
+	assert.Equal(t, Gone{in(302), true}, l.See(in(302), nil)[1], "a task that failed stands for its array when it is long gone")
 }

@@ -203,7 +203,7 @@ type NodeSetPartition struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
-	// +kubebuilder:validation:Pattern=`^[^\n#]*$`
+	// +kubebuilder:validation:Pattern=`^[^\n#\\]*$`
 	Config string `json:"config,omitempty"`
 }
 

@@ -49,7 +49,8 @@ type Agent struct {
 
 	report    Report
 	told      bool
-	installed string // hash of what is in Etc
+	tellAt    time.Time // when telling may be tried again
+	installed string    // hash of what is in Etc
 	since     time.Time
 	retry     time.Time
 }
@@ -94,9 +95,10 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.told = false
 			a.Log.Info("configuration", "in_force", a.report.InForce, "rejected", a.report.Rejected, "error", a.report.Error)
 		}
-		if !a.told && a.report != (Report{}) {
+		if !a.told && a.report != (Report{}) && !a.Now().Before(a.tellAt) {
 			if err := a.Tell(ctx, a.report); err != nil && ctx.Err() == nil {
 				a.Log.Warn("telling what became of the configuration", "error", err)
+				a.tellAt = a.Now().Add(errorPause)
 			} else {
 				a.told = true
 			}

@@ -84,6 +84,7 @@ type world struct {
 	slurm *slurm
 	told  []Report
 	fail  atomic.Bool // telling fails
+	fails atomic.Int32
 }
 
 func newWorld(t *testing.T) *world {
@@ -94,6 +95,7 @@ func newWorld(t *testing.T) *world {
 		Slurm: w.slurm, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Tell: func(_ context.Context, r Report) error {
 			if w.fail.Load() {
+				w.fails.Add(1)
 				return errors.New("the API server is away")
 			}
 			w.slurm.Lock()
@@ -282,8 +284,9 @@ func TestAway(t *testing.T) {
 		defer w.start()()
 		wait(time.Minute)
 		assert.Empty(t, w.reports())
+		assert.Less(t, w.fails.Load(), int32(15), "with pauses")
 		w.fail.Store(false)
-		wait(time.Second)
+		wait(errorPause)
 		assert.Equal(t, []Report{{InForce: Hash(conf("one"))}}, w.reports())
 
 		// What is no refusal is no verdict.
