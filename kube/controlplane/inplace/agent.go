@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
 )
 
 const (
 	lookEvery  = 500 * time.Millisecond
 	errorPause = 5 * time.Second
+	failedFile = ".failed" // in Kept; readFiles leaves it out
 	// retryAfter is when a refused configuration is tried again: what it was refused for may lie outside of it.
 	retryAfter = 2 * time.Minute
 	// silentFor is how long slurmctld may take to answer at its start before its configuration is suspected.
@@ -50,6 +53,7 @@ type Agent struct {
 	report    Report
 	told      bool
 	tellAt    time.Time // when telling may be tried again
+	failed    string    // hash of what ended slurmctld, though it was good on trial
 	installed string    // hash of what is in Etc
 	since     time.Time
 	retry     time.Time
@@ -66,7 +70,14 @@ func (a *Agent) Init(ctx context.Context) error {
 		return fmt.Errorf("reading the configuration that was in force: %w", err)
 	}
 	if len(kept) > 0 && Hash(kept) != Hash(wanted) {
-		if err := a.Slurm.Check(ctx, wanted); err != nil {
+		if err := a.readFailed(); err != nil {
+			return err
+		}
+		err := errFailed
+		if Hash(wanted) != a.failed {
+			err = a.Slurm.Check(ctx, wanted)
+		}
+		if err != nil {
 			a.Log.Warn("slurmctld starts with the configuration that was last in force", "error", err)
 			wanted = kept
 		}
@@ -81,6 +92,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.installed, a.since = Hash(installed), a.Now()
+	if err := a.readFailed(); err != nil {
+		return err
+	}
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
@@ -125,7 +139,10 @@ func (a *Agent) look(ctx context.Context) error {
 		a.report.Rejected, a.report.Error = "", ""
 		return nil
 	}
-	if want == a.report.Rejected && a.Now().Before(a.retry) {
+	if want == a.failed && a.report.Rejected != want {
+		a.reject(want, errFailed.Error())
+	}
+	if want == a.failed || want == a.report.Rejected && a.Now().Before(a.retry) {
 		return nil
 	}
 	before, err := a.Slurm.BootTime(ctx)
@@ -158,7 +175,7 @@ func (a *Agent) confirm(ctx context.Context, wanted map[string]string) error {
 		return a.confirmed()
 	}
 	want := Hash(wanted)
-	if a.Now().Sub(a.since) < silentFor || want == a.report.Rejected && a.Now().Before(a.retry) {
+	if a.Now().Sub(a.since) < silentFor || want == a.failed || want == a.report.Rejected && a.Now().Before(a.retry) {
 		return nil
 	}
 	// It cannot start, or cannot be reached. Its configuration is the likeliest reason.
@@ -213,8 +230,29 @@ func (a *Agent) change(ctx context.Context, wanted map[string]string, before tim
 			return nil
 		}
 	}
-	a.reject(Hash(wanted), err.Error())
-	return a.install(old)
+	a.reject(Hash(wanted), err.Error()+"; it is not tried again: change it")
+	return errors.Join(a.install(old), a.noteFailed(Hash(wanted)))
+}
+
+// errFailed is all that is known after a restart.
+var errFailed = errors.New("slurmctld did not come back when this was put in force; it is not tried again: change it")
+
+// noteFailed remembers, also for the next pod, that a configuration that is good on trial ended the real slurmctld: every other try would end it again.
+func (a *Agent) noteFailed(hash string) error {
+	a.failed = hash
+	if err := os.MkdirAll(a.Kept, 0o755); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(a.Kept, failedFile), hash, 0o644)
+}
+
+func (a *Agent) readFailed() error {
+	text, err := os.ReadFile(filepath.Join(a.Kept, failedFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading which configuration failed: %w", err)
+	}
+	a.failed = string(text)
+	return nil
 }
 
 func (a *Agent) reject(want, why string) {

@@ -273,6 +273,35 @@ func TestEnds(t *testing.T) {
 		assert.Equal(t, "one", w.runs())
 		assert.Equal(t, Hash(conf("one")), w.last().InForce)
 		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
+
+		wait(10 * retryAfter)
+		assert.Equal(t, "one", w.runs(), "it is not tried again")
+	})
+}
+
+// Nor is it in a new pod.
+func TestEndsInANewPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.want("one")
+		stop := w.start()
+		wait(time.Second)
+		w.want("fatal")
+		wait(returnWithin + 10*time.Second)
+		stop()
+
+		old := *w.Agent
+		w.Agent = &Agent{Wanted: old.Wanted, Keys: old.Keys, Etc: old.Etc, Kept: old.Kept, Slurm: old.Slurm, Tell: old.Tell, Log: old.Log, Now: old.Now}
+		stop = w.start()
+		wait(10 * retryAfter)
+		assert.Equal(t, "one", w.runs())
+		assert.Equal(t, Hash(conf("one")), w.last().InForce)
+		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
+		assert.Contains(t, w.last().Error, "not tried again")
+		w.want("two")
+		wait(10 * time.Second)
+		assert.Equal(t, Report{InForce: Hash(conf("two"))}, w.last())
+		stop()
 	})
 }
 
