@@ -157,6 +157,10 @@ func TestCreateRefusals(t *testing.T) {
 
 func TestErrorClasses(t *testing.T) {
 	rbac := apierrors.NewForbidden(podResource, "cpu-1", errors.New(`User "system:serviceaccount:slurm:bridge" cannot create resource "pods" in API group "" in the namespace "slurm"`))
+	unread := apierrors.NewForbidden(podResource, "", errors.New(`User "system:serviceaccount:slurm:bridge" cannot create resource "pods" in API group "" in the namespace "slurm": `+
+		`RBAC: [clusterrole.rbac.authorization.k8s.io "slurmtide-bridge" not found, clusterrole.rbac.authorization.k8s.io "system:discovery" not found]`))
+	noRole := apierrors.NewForbidden(podResource, "", errors.New(`User "system:serviceaccount:slurm:bridge" cannot create resource "pods" in API group "" in the namespace "slurm": `+
+		`RBAC: clusterrole.rbac.authorization.k8s.io "slurmtide-bridge" not found`))
 	quota := apierrors.NewForbidden(podResource, "cpu-1", errors.New("exceeded quota: team, requested: pods=1, used: pods=50, limited: pods=50"))
 	security := apierrors.NewForbidden(podResource, "cpu-1", errors.New(`violates PodSecurity "restricted:latest": privileged`))
 	unknownQuota := apierrors.NewForbidden(podResource, "cpu-1", errors.New("status unknown for quota: team, resources: limits.cpu,pods"))
@@ -177,29 +181,31 @@ func TestErrorClasses(t *testing.T) {
 		missing    []string
 		retryAfter time.Duration
 	}{
-		"right":             {err: rbac, class: Forbidden, permanent: true, want: `the right "create pods" is missing in namespace slurm`, missing: []string{"create pods"}},
-		"credentials":       {err: apierrors.NewUnauthorized("token expired"), class: Forbidden, permanent: true, want: "does not accept the bridge's credentials"},
-		"quota":             {err: quota, class: Quota, trouble: powersave.TroubleQuota, want: "raise the ResourceQuota"},
-		"quota not counted": {err: unknownQuota, class: Quota, trouble: powersave.TroubleQuota},
-		"no requests":       {err: noRequests, class: Limit, permanent: true, trouble: powersave.TroubleQuota, want: "must specify limits.cpu for: slurmd: change the LimitRange or ResourceQuota of the namespace, or the resources in spec.template of the NodeSet"},
-		"no quota at all":   {err: uncovered, class: Limit, permanent: true, trouble: powersave.TroubleQuota},
-		"limit range":       {err: limitRange, class: Limit, permanent: true, trouble: powersave.TroubleQuota, want: "change the LimitRange"},
-		"limit ratio":       {err: ratio, class: Limit, permanent: true, trouble: powersave.TroubleQuota},
-		"service account":   {err: account, class: Invalid, permanent: true, trouble: powersave.TroubleConfig, want: "not found: create the service account"},
-		"webhook down":      {err: webhook, class: Transient, want: "an admission webhook does not answer"},
-		"admission":         {err: security, class: Invalid, permanent: true, trouble: powersave.TroubleConfig, want: "an admission policy refuses the pod"},
-		"namespace going":   {err: terminating, class: Invalid, permanent: true, want: "the namespace is being deleted"},
-		"no namespace":      {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "slurm"), class: Invalid, permanent: true, want: "namespace slurm exists"},
-		"invalid":           {err: apierrors.NewInvalid(podKind, "cpu-1", nil), class: Invalid, permanent: true, trouble: powersave.TroubleConfig, want: "correct spec.template"},
-		"bad request":       {err: apierrors.NewBadRequest("no"), class: Invalid, trouble: powersave.TroubleConfig, permanent: true},
-		"too many":          {err: apierrors.NewTooManyRequests("slow down", 3), class: Transient, retryAfter: 3 * time.Second},
-		"internal":          {err: apierrors.NewInternalError(errors.New("etcd")), class: Transient},
-		"unavailable":       {err: apierrors.NewServiceUnavailable("starting"), class: Transient},
-		"server timeout":    {err: apierrors.NewServerTimeout(podResource, "create", 2), class: Transient, retryAfter: 2 * time.Second},
-		"gateway":           {err: apierrors.NewGenericServerResponse(http.StatusBadGateway, "create", podResource, "cpu-1", "", 0, true), class: Transient},
-		"quota was raced":   {err: apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "team", errors.New("the object has been modified")), class: Transient},
-		"refused":           {err: &netError{syscall.ECONNREFUSED}, class: Transient, want: "the API server cannot be reached"},
-		"our own deadline":  {err: context.DeadlineExceeded, class: Transient, want: "the API server cannot be reached"},
+		"right":              {err: rbac, class: Forbidden, permanent: true, want: `the right "create pods" is missing in namespace slurm`, missing: []string{"create pods"}},
+		"role is missing":    {err: noRole, class: Forbidden, permanent: true, missing: []string{"create pods"}},
+		"roles are not read": {err: unread, class: Transient, want: "the API server has just started"},
+		"credentials":        {err: apierrors.NewUnauthorized("token expired"), class: Forbidden, permanent: true, want: "does not accept the bridge's credentials"},
+		"quota":              {err: quota, class: Quota, trouble: powersave.TroubleQuota, want: "raise the ResourceQuota"},
+		"quota not counted":  {err: unknownQuota, class: Quota, trouble: powersave.TroubleQuota},
+		"no requests":        {err: noRequests, class: Limit, permanent: true, trouble: powersave.TroubleQuota, want: "must specify limits.cpu for: slurmd: change the LimitRange or ResourceQuota of the namespace, or the resources in spec.template of the NodeSet"},
+		"no quota at all":    {err: uncovered, class: Limit, permanent: true, trouble: powersave.TroubleQuota},
+		"limit range":        {err: limitRange, class: Limit, permanent: true, trouble: powersave.TroubleQuota, want: "change the LimitRange"},
+		"limit ratio":        {err: ratio, class: Limit, permanent: true, trouble: powersave.TroubleQuota},
+		"service account":    {err: account, class: Invalid, permanent: true, trouble: powersave.TroubleConfig, want: "not found: create the service account"},
+		"webhook down":       {err: webhook, class: Transient, want: "an admission webhook does not answer"},
+		"admission":          {err: security, class: Invalid, permanent: true, trouble: powersave.TroubleConfig, want: "an admission policy refuses the pod"},
+		"namespace going":    {err: terminating, class: Invalid, permanent: true, want: "the namespace is being deleted"},
+		"no namespace":       {err: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "slurm"), class: Invalid, permanent: true, want: "namespace slurm exists"},
+		"invalid":            {err: apierrors.NewInvalid(podKind, "cpu-1", nil), class: Invalid, permanent: true, trouble: powersave.TroubleConfig, want: "correct spec.template"},
+		"bad request":        {err: apierrors.NewBadRequest("no"), class: Invalid, trouble: powersave.TroubleConfig, permanent: true},
+		"too many":           {err: apierrors.NewTooManyRequests("slow down", 3), class: Transient, retryAfter: 3 * time.Second},
+		"internal":           {err: apierrors.NewInternalError(errors.New("etcd")), class: Transient},
+		"unavailable":        {err: apierrors.NewServiceUnavailable("starting"), class: Transient},
+		"server timeout":     {err: apierrors.NewServerTimeout(podResource, "create", 2), class: Transient, retryAfter: 2 * time.Second},
+		"gateway":            {err: apierrors.NewGenericServerResponse(http.StatusBadGateway, "create", podResource, "cpu-1", "", 0, true), class: Transient},
+		"quota was raced":    {err: apierrors.NewConflict(schema.GroupResource{Resource: "resourcequotas"}, "team", errors.New("the object has been modified")), class: Transient},
+		"refused":            {err: &netError{syscall.ECONNREFUSED}, class: Transient, want: "the API server cannot be reached"},
+		"our own deadline":   {err: context.DeadlineExceeded, class: Transient, want: "the API server cannot be reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, kube, _ := testClient(t)

@@ -129,6 +129,8 @@ func classify(err error, doing, right, namespace string) *Error {
 	case apierrors.IsUnauthorized(err):
 		e.Class = Forbidden
 		e.Hint = "the API server does not accept the bridge's credentials: check the service account token or the kubeconfig"
+	case apierrors.IsForbidden(err) && isRBAC(err) && rolesUnread.MatchString(err.Error()):
+		e.Hint = "the API server has just started and has not read its roles yet"
 	case apierrors.IsForbidden(err) && isRBAC(err):
 		e.Class = Forbidden
 		e.Missing = []string{right}
@@ -166,6 +168,10 @@ func classify(err error, doing, right, namespace string) *Error {
 // isRBAC tells the authorizer's 403 from those of admission plugins, which share reason and code.
 // The authorizer's message is built by the API server's responsewriters.ForbiddenStatusError.
 func isRBAC(err error) bool { return rbacMessage.MatchString(err.Error()) }
+
+// rolesUnread matches refusals of an API server that answers before it has read its roles: it misses even those that it makes itself, and
+// that every user has.
+var rolesUnread = regexp.MustCompile(`RBAC: .*clusterrole\.rbac\.authorization\.k8s\.io "system:(discovery|basic-user|public-info-viewer)" not found`)
 
 var rbacMessage = regexp.MustCompile(`cannot [a-z]+ (resource|path) "`)
 
