@@ -80,8 +80,8 @@ test-faults: ## faults that take longer than make test has: the bridge killed at
 	TAGS=integration,faults PARALLEL=6 RUN='TestHostTrouble|TestDynamicHosts|TestOutages|TestKills|TestAway' hack/integration.sh
 
 .PHONY: test-demand
-test-demand: ## 200 made-up queues before real slurmctlds of both versions: do the nodes of the estimate do, and would one less (20 minutes)
-	QUEUES=200 RUN=TestDemand hack/integration.sh
+test-demand: ## 200 made-up queues before real slurmctlds of both versions: do the nodes of the estimate do, and would one less (30 minutes)
+	QUEUES=200 TAGS=integration,scale RUN=TestDemand hack/integration.sh
 
 .PHONY: test-scale
 test-scale: ## what scales by the queue (floors, look-ahead, mode Dynamic, scaler, HPA), with every Slurm version; make test has the newest only
