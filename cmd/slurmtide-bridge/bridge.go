@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -14,9 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	urfave "github.com/urfave/cli/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -116,8 +110,7 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := daemon.NewRegistry()
 	metrics := bridge.NewMetrics(registry)
 	slurm, err := slurmrest.New(slurmrest.Config{Server: c.String("slurmrestd"), Token: daemon.Tokens(c.String("jwt-key"), c.String("jwt-user")), Log: log, OnRequest: metrics.SlurmrestRequest})
 	if err != nil {
@@ -159,11 +152,11 @@ func runBridge(c *urfave.Context) error {
 		parts = append(parts, func(ctx context.Context) error { return watchHostMarks(ctx, kube, log) })
 	}
 	if address := c.String("metrics-address"); address != "" {
-		listener, err := net.Listen("tcp", address)
+		part, err := daemon.Metrics(address, registry, map[string]http.Handler{"GET /healthz": http.HandlerFunc(daemon.OK)})
 		if err != nil {
-			return fmt.Errorf("serving metrics: %w; choose another --metrics-address", err)
+			return err
 		}
-		parts = append(parts, func(ctx context.Context) error { return serveMetrics(ctx, listener, registry) })
+		parts = append(parts, part)
 	}
 	log.Info("bridge starts", "version", c.App.Version, "spool", dir, "cluster", c.String("cluster"), "namespace", c.String("namespace"), "slurmrestd", c.String("slurmrestd"))
 	if err := daemon.RunAll(ctx, parts); err != nil {
@@ -260,17 +253,4 @@ func hostMarks(taint, reason string) (*corev1.Taint, *regexp.Regexp, error) {
 		return nil, nil, cli.UsageError("--host-taint-reason: %v", err)
 	}
 	return t, r, nil
-}
-
-func serveMetrics(ctx context.Context, l net.Listener, registry *prometheus.Registry) error {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving metrics: %w", err)
-	}
-	return nil
 }

@@ -5,9 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -17,8 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	urfave "github.com/urfave/cli/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -94,8 +90,7 @@ func runController(c *urfave.Context) error {
 		return err
 	}
 	config.QPS, config.Burst = float32(c.Float64("kube-qps")), c.Int("kube-burst")
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := daemon.NewRegistry()
 	loop, err := controlplane.New(config, controlplane.Options{
 		Settings:  controlplane.Settings{Image: c.String("image"), ClusterDomain: c.String("cluster-domain"), BridgeRole: c.String("bridge-role")},
 		Namespace: c.String("namespace"), Workers: c.Int("workers"), Log: log, Metrics: controlplane.NewMetrics(registry),
@@ -115,11 +110,11 @@ func runController(c *urfave.Context) error {
 		return lead(ctx, config, lease, log, &leading, loop.Run)
 	}}
 	if address := c.String("metrics-address"); address != "" {
-		listener, err := net.Listen("tcp", address)
+		part, err := daemon.Metrics(address, registry, map[string]http.Handler{"GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": http.HandlerFunc(daemon.OK)})
 		if err != nil {
-			return fmt.Errorf("serving metrics: %w; choose another --metrics-address", err)
+			return err
 		}
-		parts = append(parts, func(ctx context.Context) error { return serve(ctx, listener, registry) })
+		parts = append(parts, part)
 	}
 	log.Info("controller starts", "version", c.App.Version, "image", c.String("image"), "namespace", c.String("namespace"))
 	if err := daemon.RunAll(ctx, parts); err != nil {
@@ -178,9 +173,8 @@ func lead(ctx context.Context, config *rest.Config, lease types.NamespacedName, 
 	if err != nil {
 		return fmt.Errorf("setting up the lease: %w", err)
 	}
-	wanted := ctx
 	elector.Run(ctx)
-	ended := wanted.Err() != nil
+	ended := ctx.Err() != nil
 	cancel()
 	if started.Load() {
 		if err := <-result; err != nil {
@@ -189,21 +183,6 @@ func lead(ctx context.Context, config *rest.Config, lease types.NamespacedName, 
 	}
 	if !ended {
 		return errors.New("the lease was lost: the API server was away, or this process was stopped for too long")
-	}
-	return nil
-}
-
-func serve(ctx context.Context, l net.Listener, registry *prometheus.Registry) error {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
-	ok := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") }
-	mux.HandleFunc("GET /livez", ok)
-	mux.HandleFunc("GET /readyz", ok)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving metrics: %w", err)
 	}
 	return nil
 }

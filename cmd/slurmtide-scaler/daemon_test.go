@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -20,7 +19,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,6 +33,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/slurmtide/slurmtide/internal/cli"
+	"github.com/slurmtide/slurmtide/internal/cli/clitest"
 	pb "github.com/slurmtide/slurmtide/scaler/external/externalscaler"
 )
 
@@ -114,24 +113,6 @@ func (p *pki) sign(t *testing.T, name string, parent *x509.Certificate) (*x509.C
 
 func (p *pki) file(name string) string { return filepath.Join(p.dir, name) }
 
-// logged is a log that can be read while it is written.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func freeAddress(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -154,7 +135,7 @@ func TestDaemon(t *testing.T) {
 	address, web := freeAddress(t), freeAddress(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	log, code := &logged{}, make(chan int, 1)
+	log, code := &clitest.Log{}, make(chan int, 1)
 	go func() {
 		app := &urfave.App{Name: "slurmtide", Commands: []*urfave.Command{scalerCommand()}}
 		code <- cli.Run(ctx, app, []string{

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,8 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	urfave "github.com/urfave/cli/v2"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -95,8 +91,7 @@ func runScaler(c *urfave.Context) error {
 	defer stop()
 
 	s := &setup{log: log, maxAge: c.Duration("max-age"), rest: c.Float64("rest"), kubeconfig: c.String("kubeconfig"), sources: map[string]external.Source{}, watchers: map[string]watch.Latester{}}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := daemon.NewRegistry()
 	s.metrics = external.NewMetrics(registry, s.sources)
 	defer s.close()
 	for _, cluster := range clusters {
@@ -126,13 +121,13 @@ func runScaler(c *urfave.Context) error {
 		}
 	}
 	if address := c.String("metrics-address"); address != "" {
-		listener, err := net.Listen("tcp", address)
-		if err != nil {
-			return fmt.Errorf("serving metrics: %w; choose another --metrics-address", err)
-		}
-		s.parts = append(s.parts, func(ctx context.Context) error {
-			return serveHTTP(ctx, listener, registry, service, watch.ExplainJobs(s.watchers))
+		part, err := daemon.Metrics(address, registry, map[string]http.Handler{
+			"GET /explain/": watch.ExplainJobs(s.watchers), "GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": readiness(service),
 		})
+		if err != nil {
+			return err
+		}
+		s.parts = append(s.parts, part)
 	}
 	log.Info("scaler starts", "version", c.App.Version, "clusters", strings.Join(s.names, ","), "listen", listener.Addr().String(), "tls", options.TLS != nil, "client_certificates", c.String("tls-client-ca") != "")
 	if err := daemon.RunAll(ctx, s.parts); err != nil {
@@ -199,29 +194,16 @@ func (s *setup) reachKubernetes() error {
 	return err
 }
 
-// serveHTTP serves metrics and probes. The scaler is ready as soon as it has had figures once: after that it answers, with
-// an error if need be, rather than leave KEDA without one.
-func serveHTTP(ctx context.Context, l net.Listener, registry *prometheus.Registry, service *external.Service, explain http.Handler) error {
+// readiness is that of a scaler that has had figures once: after that it answers KEDA, with an error if need be, rather than leave it without an answer.
+func readiness(service *external.Service) http.HandlerFunc {
 	var ready atomic.Bool
-	ok := func(w http.ResponseWriter) { _, _ = io.WriteString(w, "ok\n") }
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
-	mux.Handle("GET /explain/", explain)
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { ok(w) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
 		if err := service.Ready(); err == nil {
 			ready.Store(true)
 		} else if !ready.Load() {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		ok(w)
-	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving metrics: %w", err)
+		daemon.OK(w, r)
 	}
-	return nil
 }

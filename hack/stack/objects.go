@@ -96,13 +96,13 @@ func objects(o Options, conf map[string]string, k keys) []runtime.Object {
 	if !o.NoBridge {
 		list = append(list,
 			&corev1.ServiceAccount{ObjectMeta: meta(bridgeAccount)},
-			&rbacv1.Role{ObjectMeta: meta(bridgeAccount), Rules: rules(slices.Concat(pods.Rights(), pods.RoomRights()))},
+			&rbacv1.Role{ObjectMeta: meta(bridgeAccount), Rules: pods.Rules(slices.Concat(pods.Rights(), pods.RoomRights()))},
 			&rbacv1.RoleBinding{
 				ObjectMeta: meta(bridgeAccount),
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: bridgeAccount},
 				Subjects:   bridgeSubject(o),
 			},
-			&rbacv1.ClusterRole{ObjectMeta: clusterMeta(o), Rules: rules(pods.ClusterRights())},
+			&rbacv1.ClusterRole{ObjectMeta: clusterMeta(o), Rules: pods.Rules(pods.ClusterRights())},
 			&rbacv1.ClusterRoleBinding{
 				ObjectMeta: clusterMeta(o),
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterMeta(o).Name},
@@ -127,19 +127,6 @@ func headless(meta metav1.ObjectMeta, selector map[string]string, ports ...corev
 	return &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
 		ClusterIP: corev1.ClusterIPNone, Selector: selector, Ports: ports, PublishNotReadyAddresses: true,
 	}}
-}
-
-// rules are all the bridge may do, in its namespace and, with hosts, outside it. It also asks what it may do (selfsubjectaccessreviews),
-// which Kubernetes allows every account.
-func rules(rights []pods.Right) (rules []rbacv1.PolicyRule) {
-	for _, r := range rights {
-		resource := r.Resource
-		if r.Subresource != "" {
-			resource += "/" + r.Subresource
-		}
-		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, Verbs: r.Verbs})
-	}
-	return rules
 }
 
 // scripts gives every program a script, so that slurm.conf never names a missing file.

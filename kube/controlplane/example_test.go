@@ -26,19 +26,8 @@ func TestRightsExample(t *testing.T) {
 		}
 	}
 	bind := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"slurmtide-bridge"}, Verbs: []string{"bind"}}
-	assert.Equal(t, append(rules(Rights()), bind), roles["slurmtide-controller"].Rules)
-	assert.Equal(t, rules(BridgeRights()), roles["slurmtide-bridge"].Rules)
-}
-
-func rules(rights []pods.Right) (want []rbacv1.PolicyRule) {
-	for _, r := range rights {
-		resource := r.Resource
-		if r.Subresource != "" {
-			resource += "/" + r.Subresource
-		}
-		want = append(want, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, Verbs: r.Verbs})
-	}
-	return want
+	assert.Equal(t, append(pods.Rules(Rights()), bind), roles["slurmtide-controller"].Rules)
+	assert.Equal(t, pods.Rules(BridgeRights()), roles["slurmtide-bridge"].Rules)
 }
 
 func documents(t *testing.T, file string) []string {

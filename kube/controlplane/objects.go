@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -36,14 +36,14 @@ func ControllerObjects(c *v1alpha1.Controller, files map[string]string, s Settin
 	if err != nil {
 		return nil, err
 	}
-	labels, owner := controllerLabels(c), ownerOf(c, "Controller")
-	meta := func(name string) metav1.ObjectMeta { return owned(c.Namespace, name, labels, owner) }
+	ours, owner := controllerLabels(c), ownerOf(c, "Controller")
+	meta := func(name string) metav1.ObjectMeta { return owned(c.Namespace, name, ours, owner) }
 	list := []Object{&corev1.ConfigMap{TypeMeta: typeMeta("v1", "ConfigMap"), ObjectMeta: meta(clientName(c.Name)), Data: client}}
 	if c.Spec.External != nil {
 		return list, nil
 	}
 	config := &corev1.ConfigMap{TypeMeta: typeMeta("v1", "ConfigMap"), ObjectMeta: meta(configName(c.Name)), Data: files}
-	service := headless(meta(workload(c.Name)), labels,
+	service := headless(meta(workload(c.Name)), ours,
 		corev1.ServicePort{Name: "slurmctld", Port: slurmctldPort}, corev1.ServicePort{Name: "metrics", Port: metricsPort})
 	nodes := headless(meta(nodesService(c.Name)), map[string]string{v1alpha1.LabelCluster: ClusterName(c)}, corev1.ServicePort{Name: "slurmd", Port: slurmdPort})
 	account := &corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: meta(workload(c.Name)), AutomountServiceAccountToken: new(false)}
@@ -63,7 +63,7 @@ func RestApiObjects(r *v1alpha1.RestApi, controller *v1alpha1.Controller, s Sett
 	if err != nil {
 		return nil, err
 	}
-	labels, owner, name := restApiLabels(r), ownerOf(r, "RestApi"), restApiName(r.Name)
+	ours, owner, name := restApiLabels(r), ownerOf(r, "RestApi"), restApiName(r.Name)
 	o := cmp.Or(r.Spec.Slurmrestd, &v1alpha1.ContainerOptions{}).DeepCopy()
 	if o.Image == "" && controller.Spec.Slurmctld != nil {
 		o.Image = controller.Spec.Slurmctld.Image
@@ -84,15 +84,15 @@ func RestApiObjects(r *v1alpha1.RestApi, controller *v1alpha1.Controller, s Sett
 		Volumes:         []corev1.Volume{{Name: "client-config", VolumeSource: projected(configMap(clientName(controller.Name)))}},
 	}
 	options(&spec, &r.Spec.Template)
-	template := podTemplate(&r.Spec.Template, labels, spec)
-	template.Annotations = with(template.Annotations, map[string]string{AnnotationConfig: inplace.Hash(client)})
+	template := podTemplate(&r.Spec.Template, ours, spec)
+	template.Annotations = labels.Merge(template.Annotations, map[string]string{AnnotationConfig: inplace.Hash(client)})
 	service := &corev1.Service{
-		TypeMeta: typeMeta("v1", "Service"), ObjectMeta: owned(r.Namespace, name, labels, owner),
-		Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Name: "slurmrestd", Port: slurmrestdPort, TargetPort: intstr.FromString("slurmrestd"), Protocol: corev1.ProtocolTCP}}},
+		TypeMeta: typeMeta("v1", "Service"), ObjectMeta: owned(r.Namespace, name, ours, owner),
+		Spec: corev1.ServiceSpec{Selector: ours, Ports: []corev1.ServicePort{{Name: "slurmrestd", Port: slurmrestdPort, TargetPort: intstr.FromString("slurmrestd"), Protocol: corev1.ProtocolTCP}}},
 	}
 	deployment := &appsv1.Deployment{
-		TypeMeta: typeMeta("apps/v1", "Deployment"), ObjectMeta: owned(r.Namespace, name, labels, owner),
-		Spec: appsv1.DeploymentSpec{Replicas: r.Spec.Replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+		TypeMeta: typeMeta("apps/v1", "Deployment"), ObjectMeta: owned(r.Namespace, name, ours, owner),
+		Spec: appsv1.DeploymentSpec{Replicas: r.Spec.Replicas, Selector: &metav1.LabelSelector{MatchLabels: ours}, Template: template},
 	}
 	return []Object{service, deployment}, nil
 }
@@ -122,8 +122,8 @@ func keySecret(c *v1alpha1.Controller, ref v1alpha1.KeyRef, key []byte) *corev1.
 }
 
 // podTemplate has the user's labels and annotations beside ours.
-func podTemplate(o *v1alpha1.PodOptions, labels map[string]string, spec corev1.PodSpec) corev1.PodTemplateSpec {
-	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: with(o.Metadata.Labels, labels), Annotations: o.Metadata.Annotations}, Spec: spec}
+func podTemplate(o *v1alpha1.PodOptions, ours map[string]string, spec corev1.PodSpec) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels.Merge(o.Metadata.Labels, ours), Annotations: o.Metadata.Annotations}, Spec: spec}
 }
 
 // options puts the user's settings into a pod spec.
@@ -141,15 +141,6 @@ func podSecurity(o *v1alpha1.PodOptions, uid, gid int64) *corev1.PodSecurityCont
 		c.RunAsUser, c.RunAsGroup, c.FSGroup = cmp.Or(u.RunAsUser, c.RunAsUser), cmp.Or(u.RunAsGroup, c.RunAsGroup), u.FSGroup
 	}
 	return c
-}
-
-// with returns a new map; later maps win.
-func with(all ...map[string]string) map[string]string {
-	merged := map[string]string{}
-	for _, m := range all {
-		maps.Copy(merged, m)
-	}
-	return merged
 }
 
 // asJSON is an object as it is sent: without its status, and without what is empty.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
@@ -86,6 +87,18 @@ func (c *Client) asksForRoom() bool {
 		ns, ok := obj.(*v1alpha1.NodeSet)
 		return ok && ns.Spec.Boot != nil && ns.Spec.Boot.ProvisioningRequest != nil
 	})
+}
+
+// Rules are the rights as a Role or ClusterRole gives them.
+func Rules(rights []Right) (rules []rbacv1.PolicyRule) {
+	for _, r := range rights {
+		resource := r.Resource
+		if r.Subresource != "" {
+			resource += "/" + r.Subresource
+		}
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, Verbs: r.Verbs})
+	}
+	return rules
 }
 
 // missing returns the verbs of a right that the bridge lacks, each as "verb resource".

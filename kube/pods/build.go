@@ -2,7 +2,6 @@ package pods
 
 import (
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
@@ -76,8 +76,8 @@ func build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            node,
 			Namespace:       ns.Namespace,
-			Labels:          with(template.Labels, podLabels(o.Cluster, ns.Name), map[string]string{v1alpha1.LabelNode: node}),
-			Annotations:     with(template.Annotations, podAnnotations(generation, requestID)),
+			Labels:          labels.Merge(labels.Merge(template.Labels, podLabels(o.Cluster, ns.Name)), labels.Set{v1alpha1.LabelNode: node}),
+			Annotations:     labels.Merge(template.Annotations, podAnnotations(generation, requestID)),
 			Finalizers:      template.Finalizers,
 			OwnerReferences: []metav1.OwnerReference{ownerReference(ns)},
 		},
@@ -176,13 +176,4 @@ func slurmdContainer(spec *corev1.PodSpec) *corev1.Container {
 		}
 	}
 	return nil
-}
-
-// with returns a new map; later maps win.
-func with(all ...map[string]string) map[string]string {
-	merged := map[string]string{}
-	for _, m := range all {
-		maps.Copy(merged, m)
-	}
-	return merged
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
@@ -23,7 +24,7 @@ func place(pod *corev1.Pod, ns *v1alpha1.NodeSet, o PodOptions) error {
 		offering := ns.Spec.Offerings[i].DeepCopy()
 		pod.Labels[v1alpha1.LabelOffering] = o.Offering
 		if len(offering.NodeSelector) > 0 {
-			spec.NodeSelector = with(spec.NodeSelector, offering.NodeSelector)
+			spec.NodeSelector = labels.Merge(spec.NodeSelector, offering.NodeSelector)
 		}
 		spec.Tolerations = append(spec.Tolerations, offering.Tolerations...)
 	}
@@ -43,12 +44,12 @@ func place(pod *corev1.Pod, ns *v1alpha1.NodeSet, o PodOptions) error {
 
 // nearJob draws the pod to the pods of the same job. The first of them matches its own term, and
 // the scheduler lets it go anywhere.
-func nearJob(spec *corev1.PodSpec, boot *v1alpha1.BootPolicy, labels map[string]string) {
+func nearJob(spec *corev1.PodSpec, boot *v1alpha1.BootPolicy, ofPod map[string]string) {
 	term := corev1.PodAffinityTerm{
 		TopologyKey: boot.TopologyKey,
 		// Another Slurm cluster in the namespace may have a job of the same number.
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
-			v1alpha1.LabelCluster: labels[v1alpha1.LabelCluster], v1alpha1.LabelJob: labels[v1alpha1.LabelJob],
+			v1alpha1.LabelCluster: ofPod[v1alpha1.LabelCluster], v1alpha1.LabelJob: ofPod[v1alpha1.LabelJob],
 		}},
 	}
 	if spec.Affinity == nil {

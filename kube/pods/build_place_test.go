@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
@@ -108,7 +109,7 @@ func TestBuildPlaces(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, before, ns, "build must not change the NodeSet")
 			want := plain
-			want.Labels, want.Annotations = with(plain.Labels, tc.wantLabels), with(plain.Annotations, tc.wantAnnotations)
+			want.Labels, want.Annotations = labels.Merge(plain.Labels, tc.wantLabels), labels.Merge(plain.Annotations, tc.wantAnnotations)
 			want.Spec.NodeSelector, want.Spec.Tolerations, want.Spec.Affinity = tc.wantSelector, tc.wantTolerations, tc.wantAffinity
 			assert.Equal(t, want, pod)
 		})

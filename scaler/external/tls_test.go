@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/slurmtide/slurmtide/internal/cli/clitest"
 	pb "github.com/slurmtide/slurmtide/scaler/external/externalscaler"
 )
 
@@ -67,29 +68,11 @@ func (a *authority) sign(d time.Duration) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
 
-// lines is a log that can be read.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 type tlsServer struct {
 	t       *testing.T
 	files   TLSFiles
 	address string
-	log     *lines
+	log     *clitest.Log
 }
 
 func write(t *testing.T, file string, data []byte) {
@@ -99,7 +82,7 @@ func write(t *testing.T, file string, data []byte) {
 
 func newTLSServer(t *testing.T, server, clients *authority) *tlsServer {
 	dir := t.TempDir()
-	s := &tlsServer{t: t, files: TLSFiles{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")}, log: &lines{}}
+	s := &tlsServer{t: t, files: TLSFiles{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")}, log: &clitest.Log{}}
 	s.replace(server.sign(time.Hour))
 	if clients != nil {
 		s.files.ClientCA = filepath.Join(dir, "ca.crt")
