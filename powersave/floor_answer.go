@@ -2,7 +2,6 @@ package powersave
 
 import (
 	"slices"
-	"time"
 )
 
 // floorUpdated takes in the answer to an update of keepFloor; false: it is none.
@@ -84,9 +83,6 @@ func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
 	return true
 }
 
-// unreadAfter is how long reads may fail before what is known of floors says little: nobody renews idle time meanwhile.
-const unreadAfter = time.Minute
-
 // floorCounts says how far the floors are.
 func (e *Engine) floorCounts(counts map[string]*NodeSetCounts) {
 	if len(e.floors.of) == 0 {
@@ -114,8 +110,8 @@ func (e *Engine) floorCounts(counts map[string]*NodeSetCounts) {
 	for name, c := range counts {
 		switch f := c.Floor; {
 		case f == nil:
-		case f.Wanted > 0 && e.reads.failures > 0 && !e.reads.wholeAt.IsZero() && e.now.Sub(e.reads.wholeAt) > unreadAfter:
-			f.Why, f.Text = FloorUnread, "Slurm cannot be read; the last time was at "+e.reads.wholeAt.UTC().Format("15:04:05Z")
+		case f.Wanted > 0 && c.Stale != "":
+			f.Why, f.Text = FloorUnread, c.Stale
 		case f.Held == f.Wanted:
 			f.Why, f.Text = FloorHeld, ""
 		case f.Why != FloorHeld:

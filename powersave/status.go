@@ -92,6 +92,10 @@ type NodeSetCounts struct {
 	Failed    int    `json:"failed"`
 	Unknown   int    `json:"unknown"`
 	Problem   string `json:"problem,omitempty"`
+	// Unread is how many of Nodes no read of Slurm has told of: the figures leave them out.
+	Unread int `json:"unread,omitempty"`
+	// Stale says that the figures are old, and why: Slurm has not been read for a minute. Empty: they are not.
+	Stale string `json:"stale,omitempty"`
 	// InUse is how many nodes each offering has.
 	InUse map[string]int `json:"inUse,omitempty"`
 	// Breakers of the NodeSet and its offerings, as Breakers.Snapshot returns them; nil: not known.
@@ -146,7 +150,10 @@ func (e *Engine) Status(now time.Time) Status {
 func (e *Engine) Counts() []NodeSetCounts {
 	counts := map[string]*NodeSetCounts{}
 	for name, s := range e.sets {
-		counts[name] = &NodeSetCounts{Name: name, Generation: s.SpecGeneration, Nodes: s.Nodes.Len(), Problem: s.Problem, Breakers: e.breakers.Snapshot(name), BootTimes: e.bootTimes[name]}
+		counts[name] = &NodeSetCounts{
+			Name: name, Generation: s.SpecGeneration, Nodes: s.Nodes.Len(), Problem: s.Problem, Stale: e.Unread(),
+			Breakers: e.breakers.Snapshot(name), BootTimes: e.bootTimes[name],
+		}
 	}
 	for _, n := range e.nodes {
 		c := counts[n.set]
@@ -160,6 +167,9 @@ func (e *Engine) Counts() []NodeSetCounts {
 			c.InUse[o]++
 		}
 		if n.read == 0 {
+			if n.readAt.IsZero() {
+				c.Unread++
+			}
 			continue
 		}
 		state := n.slurm.State
@@ -201,6 +211,21 @@ func (e *Engine) Reads() Reads {
 
 // SlurmRead reports whether Slurm has been read completely at least once.
 func (e *Engine) SlurmRead() bool { return !e.reads.complete.IsZero() }
+
+// UnreadAfter is how long reads of Slurm may fail before what is known of it is called old: nobody renews idle time meanwhile, for instance.
+const UnreadAfter = time.Minute
+
+// Unread says since when Slurm cannot be read; empty: it can, or reads have failed for less than a minute.
+func (e *Engine) Unread() string {
+	r := &e.reads
+	switch {
+	case r.failures == 0 || e.now.Sub(r.failing) <= UnreadAfter:
+		return ""
+	case r.wholeAt.IsZero():
+		return "Slurm cannot be read, and could not since the bridge began"
+	}
+	return "Slurm cannot be read; the last time was at " + r.wholeAt.UTC().Format("15:04:05Z")
+}
 
 // Settled reports that no request, boot, power-down or gate is in hand.
 func (e *Engine) Settled() bool {

@@ -419,6 +419,9 @@ func (p *player) status() []string {
 	var out []string
 	for _, s := range st.NodeSets {
 		out = append(out, fmt.Sprintf("%s: %d nodes, %d up, %d booting, %d ready, %d failed, %d unknown", s.Name, s.Nodes, s.PoweredUp, s.Booting, s.Ready, s.Failed, s.Unknown))
+		if s.Unread > 0 || s.Stale != "" {
+			out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %d not read %s", s.Name, s.Unread, s.Stale)))
+		}
 		if f := s.Floor; f != nil {
 			out = append(out, strings.TrimSpace(fmt.Sprintf("%s: floor %d of %d %s %s", s.Name, f.Held, f.Wanted, f.Why, f.Text)))
 			if f.Ahead > 0 {

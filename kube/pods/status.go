@@ -127,8 +127,10 @@ func (c *Client) newStatus(ns *v1alpha1.NodeSet, counts powersave.NodeSetCounts)
 	status := ns.Status.DeepCopy()
 	status.ObservedGeneration = counts.Generation
 	status.Nodes = int32(counts.Nodes)
-	status.PoweredUp, status.Replicas = int32(counts.PoweredUp), int32(counts.PoweredUp)
-	status.Booting, status.Ready, status.Failed = int32(counts.Booting), int32(counts.Ready), int32(counts.Failed)
+	if counts.Unread == 0 { // else those of before are nearer to the truth: a bridge that has just begun would write that none is up
+		status.PoweredUp, status.Replicas = int32(counts.PoweredUp), int32(counts.PoweredUp)
+		status.Booting, status.Ready, status.Failed = int32(counts.Booting), int32(counts.Ready), int32(counts.Failed)
+	}
 	status.Selector = labels.Set(podLabels(c.opts.Cluster, ns.Name)).String()
 
 	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid", Message: "the NodeSet can be used"}
@@ -136,18 +138,27 @@ func (c *Client) newStatus(ns *v1alpha1.NodeSet, counts powersave.NodeSetCounts)
 		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "Invalid", shorten(counts.Problem, maxNote)
 	}
 	inSlurm := metav1.Condition{Type: v1alpha1.ConditionNodesInSlurm, Status: metav1.ConditionTrue, Reason: "Found", Message: "slurmctld knows every node"}
-	if ns.Spec.Mode == v1alpha1.ModeDynamic {
-		inSlurm.Reason, inSlurm.Message = "NotNeeded", "nodes register themselves"
-	}
-	if counts.Unknown > 0 {
+	switch {
+	case counts.Stale != "":
+		inSlurm.Status, inSlurm.Reason, inSlurm.Message = metav1.ConditionUnknown, string(powersave.FloorUnread), shorten(counts.Stale+": the figures are old", maxNote)
+	case counts.Unknown > 0:
 		inSlurm.Status, inSlurm.Reason = metav1.ConditionFalse, "Missing"
 		inSlurm.Message = fmt.Sprintf("slurmctld does not know %d of %d nodes: add them to slurm.conf with State=CLOUD, or take them out of spec.nodeNames", counts.Unknown, counts.Nodes)
+	case ns.Spec.Mode == v1alpha1.ModeDynamic:
+		inSlurm.Reason, inSlurm.Message = "NotNeeded", "nodes register themselves"
+	case counts.Unread > 0:
+		inSlurm.Status, inSlurm.Reason = metav1.ConditionUnknown, string(powersave.FloorUnread)
+		inSlurm.Message = fmt.Sprintf("slurmctld has not been asked yet whether it knows %d of %d nodes", counts.Unread, counts.Nodes)
 	}
 	conditions := []metav1.Condition{accepted, inSlurm}
 	if counts.Breakers != nil {
 		conditions = append(conditions, setBreakers(status, ns, &counts)...)
 	}
+	floor := status.Floor
 	conditions = append(conditions, floorStatus(status, counts.Floor)...)
+	if counts.Unread > 0 && counts.Unread == counts.Nodes && floor != nil { // nothing is known of it yet, and a floor to be lowered is remembered there
+		status.Floor = floor
+	}
 	status.Boots = bootStatus(counts.BootTimes)
 	for _, condition := range conditions {
 		condition.ObservedGeneration = counts.Generation

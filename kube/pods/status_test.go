@@ -147,3 +147,44 @@ func TestStatusWithLess(t *testing.T) {
 	assert.Nil(t, none.Breaker)
 	assert.Nil(t, none.Boots)
 }
+
+// What Slurm has not been asked about, or not for a while, is not said to be so; and figures are not made up meanwhile.
+func TestStatusNotRead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode     v1alpha1.NodeSetMode
+		counts   powersave.NodeSetCounts
+		status   metav1.ConditionStatus
+		message  string
+		replicas int32
+		held     int32
+	}{
+		"not yet":   {counts: powersave.NodeSetCounts{Nodes: 9, Unread: 9}, status: metav1.ConditionUnknown, message: "slurmctld has not been asked yet whether it knows 9 of 9 nodes", replicas: 3, held: 2},
+		"some":      {counts: powersave.NodeSetCounts{Nodes: 9, Unread: 1, PoweredUp: 1}, status: metav1.ConditionUnknown, message: "slurmctld has not been asked yet whether it knows 1 of 9 nodes", replicas: 3},
+		"old":       {counts: powersave.NodeSetCounts{Nodes: 9, PoweredUp: 1, Stale: "no answer"}, status: metav1.ConditionUnknown, message: "no answer: the figures are old", replicas: 1},
+		"never":     {counts: powersave.NodeSetCounts{Nodes: 9, Unread: 9, Stale: "no answer"}, status: metav1.ConditionUnknown, message: "no answer: the figures are old", replicas: 3, held: 2},
+		"missing":   {counts: powersave.NodeSetCounts{Nodes: 9, Unread: 1, Unknown: 2}, status: metav1.ConditionFalse, message: "slurmctld does not know 2 of 9 nodes", replicas: 3},
+		"read":      {counts: powersave.NodeSetCounts{Nodes: 9, PoweredUp: 1}, status: metav1.ConditionTrue, message: "slurmctld knows every node", replicas: 1},
+		"no record": {mode: v1alpha1.ModeDynamic, counts: powersave.NodeSetCounts{Nodes: 9, PoweredUp: 1}, status: metav1.ConditionTrue, message: "nodes register themselves", replicas: 1},
+		"dynamic":   {mode: v1alpha1.ModeDynamic, counts: powersave.NodeSetCounts{Nodes: 9, PoweredUp: 1, Stale: "no answer"}, status: metav1.ConditionUnknown, message: "no answer: the figures are old", replicas: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := newNodeSet("cpu", "cpu-[0-8]")
+			if tc.mode != "" {
+				ns.Spec.Mode = tc.mode
+			}
+			ns.Status.Replicas, ns.Status.Floor = 3, &v1alpha1.FloorStatus{Wanted: 2, Held: 2}
+			c, _, tide := testClient(t, ns)
+			tc.counts.Name, tc.counts.Floor = "cpu", &powersave.FloorCounts{Wanted: 1, Why: powersave.FloorUnread}
+			require.NoError(t, c.UpdateStatus(t.Context(), tc.counts))
+			s := stored(t, tide).Status
+			in := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionNodesInSlurm)
+			assert.Equal(t, tc.status, in.Status)
+			assert.Contains(t, in.Message, tc.message)
+			if tc.status == metav1.ConditionUnknown {
+				assert.Equal(t, "NotRead", in.Reason)
+			}
+			assert.Equal(t, tc.replicas, s.Replicas)
+			assert.Equal(t, tc.held, s.Floor.Held)
+		})
+	}
+}

@@ -191,10 +191,10 @@ func (b *Bridge) nextWake() time.Time {
 	return next
 }
 
-// nextStatus is when publish has something to do, if it has. Counts are wrong before Slurm has been read.
+// nextStatus is when publish has something to do, if it has. Before Slurm has been read there is only that to tell.
 func (b *Bridge) nextStatus() (next time.Time, due bool) {
 	switch {
-	case !b.engine.SlurmRead():
+	case !b.engine.SlurmRead() && b.engine.Unread() == "":
 		return next, false
 	case b.dirty:
 		return b.statusAt, true

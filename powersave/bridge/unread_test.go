@@ -43,6 +43,34 @@ func TestNothingIsTakenDownUnread(t *testing.T) {
 	})
 }
 
+// A bridge that could not read Slurm since it began says so after a minute, and not before.
+func TestStatusWithoutSlurm(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.slurmErr = errors.New("connection refused")
+		_, stop := w.start(t, dir)
+		defer stop()
+		status := func() (c powersave.NodeSetCounts, told bool) {
+			w.look(func() { c, told = w.statuses["cpu"] })
+			return c, told
+		}
+		pass(55 * time.Second)
+		_, told := status()
+		assert.False(t, told)
+		pass(time.Minute)
+		c, _ := status()
+		assert.Equal(t, "Slurm cannot be read, and could not since the bridge began", c.Stale)
+		assert.Equal(t, c.Nodes, c.Unread)
+		w.look(func() { w.slurmErr = nil })
+		pass(time.Minute)
+		c, _ = status()
+		assert.Empty(t, c.Stale)
+		assert.Zero(t, c.Unread)
+	})
+}
+
 // A host is marked until that has worked.
 func TestHostIsMarked(t *testing.T) {
 	dir := t.TempDir()

@@ -68,6 +68,8 @@ func (s *set) floorCounts(now time.Time, c *powersave.NodeSetCounts) *powersave.
 	}
 	f := &powersave.FloorCounts{Wanted: want, Held: min(want, c.Ready)}
 	switch {
+	case c.Stale != "":
+		f.Why, f.Text = powersave.FloorUnread, c.Stale
 	case f.Held == f.Wanted:
 	case s.Problem != "":
 		f.Why, f.Text = powersave.FloorProblem, s.Problem
@@ -388,12 +390,16 @@ func compareNames(a, b string) int {
 	return cmp.Or(cmp.Compare(pa, pb), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-// Counts are the figures of every NodeSet of mode Dynamic, by name.
-func (p *Planner) Counts() []powersave.NodeSetCounts {
+// Counts are the figures of every NodeSet of mode Dynamic, by name. stale says why they are old; empty: they are not.
+func (p *Planner) Counts(stale string) []powersave.NodeSetCounts {
 	counts := map[string]*powersave.NodeSetCounts{}
 	list := make([]powersave.NodeSetCounts, 0, len(p.sets))
 	for name, s := range p.sets {
-		counts[name] = &powersave.NodeSetCounts{Name: name, Generation: s.SpecGeneration, Nodes: s.Nodes.Len(), Problem: s.Problem, Breakers: p.breakers.Snapshot(name)}
+		c := &powersave.NodeSetCounts{Name: name, Generation: s.SpecGeneration, Nodes: s.Nodes.Len(), Problem: s.Problem, Stale: stale, Breakers: p.breakers.Snapshot(name)}
+		if p.reading == 0 {
+			c.Unread = c.Nodes
+		}
+		counts[name] = c
 	}
 	for _, n := range p.nodes {
 		c := counts[n.set]

@@ -181,7 +181,7 @@ func TestWindows(t *testing.T) {
 	require.Len(t, w.pods, 1)
 	w.seconds(15)
 	require.Len(t, w.pods, 3)
-	require.Equal(t, &powersave.FloorCounts{Wanted: 3, Held: 3}, w.planner.Counts()[0].Floor)
+	require.Equal(t, &powersave.FloorCounts{Wanted: 3, Held: 3}, w.planner.Counts("")[0].Floor)
 	w.seconds(100)
 	require.Len(t, w.pods, 3)
 	w.seconds(60)

@@ -221,11 +221,11 @@ func TestHurry(t *testing.T) {
 func TestBlind(t *testing.T) {
 	w := newWorld("dyn-[0-3]", 2)
 	w.seconds(8)
-	require.Equal(t, 2, w.planner.Counts()[0].Ready)
+	require.Equal(t, 2, w.planner.Counts("")[0].Ready)
 	w.blind = true
 	w.also = func(f *Facts) { f.Pods = nil }
 	w.seconds(60)
-	require.Equal(t, 2, w.planner.Counts()[0].Ready)
+	require.Equal(t, 2, w.planner.Counts("")[0].Ready)
 	w.blind, w.also = false, nil
 	w.seconds(60)
 	require.Equal(t, 2, w.created)
@@ -245,7 +245,7 @@ func TestProbeNeverSeen(t *testing.T) {
 		p.Trouble, p.Reason = powersave.TroubleCapacity, "Unschedulable"
 		require.Equal(t, "dyn-0", name)
 	}
-	for len(w.planner.Counts()[0].Breakers) == 0 || len(w.pods) > 0 {
+	for len(w.planner.Counts("")[0].Breakers) == 0 || len(w.pods) > 0 {
 		w.second(false)
 	}
 	made := w.created

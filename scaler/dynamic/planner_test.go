@@ -82,7 +82,7 @@ func TestFloor(t *testing.T) {
 	w.setFloor(5)
 	w.seconds(3)
 	require.Len(t, w.pods, 5)
-	require.Equal(t, &powersave.FloorCounts{Wanted: 5, Held: 5}, w.planner.Counts()[0].Floor)
+	require.Equal(t, &powersave.FloorCounts{Wanted: 5, Held: 5}, w.planner.Counts("")[0].Floor)
 	w.setFloor(0)
 	w.submit(1)
 	w.seconds(60)
@@ -201,7 +201,7 @@ func TestBootFails(t *testing.T) {
 		w.second(false)
 	}
 	assert.Empty(t, w.pods, "all of them are given back")
-	counts := w.planner.Counts()
+	counts := w.planner.Counts("")
 	require.Len(t, counts[0].Breakers, 1)
 	assert.Equal(t, powersave.BreakerOpen, counts[0].Breakers[0].State)
 	assert.Contains(t, counts[0].Breakers[0].Reason, "0/5 nodes are available")
@@ -217,7 +217,7 @@ func TestBootFails(t *testing.T) {
 	w.seconds(10)
 	assert.Equal(t, 1, w.running())
 	assert.Equal(t, made+3, w.created)
-	assert.Empty(t, w.planner.Counts()[0].Breakers)
+	assert.Empty(t, w.planner.Counts("")[0].Breakers)
 	assert.Empty(t, w.broken)
 }
 
@@ -231,7 +231,7 @@ func TestNeverRegisters(t *testing.T) {
 	for range 240 {
 		w.second(false)
 	}
-	c := w.planner.Counts()[0]
+	c := w.planner.Counts("")[0]
 	require.NotEmpty(t, c.Breakers)
 	assert.Equal(t, powersave.TroubleBootstrap, c.Breakers[0].Class)
 	assert.Equal(t, "slurmd did not register by the deadline", c.Breakers[0].Reason)
@@ -251,13 +251,13 @@ func TestRefused(t *testing.T) {
 						r.Reason = "gres/gpu count reported lower than configured"
 					}
 				}
-				if len(w.planner.Counts()[0].Breakers) > 0 {
+				if len(w.planner.Counts("")[0].Breakers) > 0 {
 					break
 				}
 			}
-			require.NotEmpty(t, w.planner.Counts()[0].Breakers)
-			assert.Equal(t, powersave.TroubleRefused, w.planner.Counts()[0].Breakers[0].Class)
-			assert.Contains(t, w.planner.Counts()[0].Breakers[0].Reason, "gres/gpu count")
+			require.NotEmpty(t, w.planner.Counts("")[0].Breakers)
+			assert.Equal(t, powersave.TroubleRefused, w.planner.Counts("")[0].Breakers[0].Class)
+			assert.Contains(t, w.planner.Counts("")[0].Breakers[0].Reason, "gres/gpu count")
 			assert.Empty(t, w.broken)
 		})
 	}

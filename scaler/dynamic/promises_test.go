@@ -67,7 +67,7 @@ func TestSomebodyElses(t *testing.T) {
 				require.Contains(t, w.pods, "dyn-0")
 				require.Equal(t, "maintenance", r.Reason)
 				require.Equal(t, state|powersave.NodeDynamicNorm, r.State)
-				require.Empty(t, w.planner.Counts()[0].Breakers, "it did boot")
+				require.Empty(t, w.planner.Counts("")[0].Breakers, "it did boot")
 			})
 		}
 	}
@@ -84,7 +84,7 @@ func TestFloorReplaces(t *testing.T) {
 			w.records["dyn-0"].Reason = "bad fan"
 			w.seconds(20)
 			require.Len(t, w.pods, tc.want)
-			floor := w.planner.Counts()[0].Floor
+			floor := w.planner.Counts("")[0].Floor
 			if tc.most > 0 {
 				require.Equal(t, powersave.FloorCapped, floor.Why)
 			} else {
@@ -103,7 +103,7 @@ func TestFloorWithoutNames(t *testing.T) {
 	w.records["dyn-0"].State |= powersave.NodeDrain
 	w.records["dyn-0"].Reason = "bad fan"
 	w.seconds(5)
-	require.Equal(t, powersave.FloorNoNodes, w.planner.Counts()[0].Floor.Why)
+	require.Equal(t, powersave.FloorNoNodes, w.planner.Counts("")[0].Floor.Why)
 }
 
 // Who is not wanted keeps no node up, only its record.

@@ -184,7 +184,7 @@ func (w *world) tell() string {
 	for name, n := range w.planner.nodes {
 		text += fmt.Sprintf("node %s %+v\n", name, *n)
 	}
-	for _, c := range w.planner.Counts() {
+	for _, c := range w.planner.Counts("") {
 		text += fmt.Sprintf("%+v\n", c)
 	}
 	return text

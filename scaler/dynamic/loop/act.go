@@ -194,13 +194,26 @@ func (l *Loop) show(counts []powersave.NodeSetCounts) {
 	l.counts = counts
 }
 
+// stale says since when Slurm cannot be read; empty: it can, or could less than a minute ago.
+func (l *Loop) stale(now time.Time) string {
+	fails := l.lastErr != "" || l.underway && now.Sub(l.askedAt) > powersave.UnreadAfter
+	switch never := l.reading == nil; {
+	case !fails, never && now.Sub(l.beganAt) <= powersave.UnreadAfter, !never && now.Sub(l.reading.Answered) <= powersave.UnreadAfter:
+		return ""
+	case never:
+		return "Slurm cannot be read, and could not since this bridge leads"
+	}
+	return "Slurm cannot be read; the last time was at " + l.reading.Answered.UTC().Format("15:04:05Z")
+}
+
 // publish writes the status of NodeSets that has changed.
 func (l *Loop) publish(ctx context.Context, now time.Time) {
-	if l.reading == nil || now.Before(l.statusAt) {
+	stale := l.stale(now)
+	if l.reading == nil && stale == "" || now.Before(l.statusAt) {
 		return
 	}
 	l.statusAt = now.Add(statusPause)
-	counts := l.planner.Counts()
+	counts := l.planner.Counts(stale)
 	l.show(counts)
 	for _, c := range counts {
 		if l.writing[c.Name] || reflect.DeepEqual(l.sent[c.Name], c) {

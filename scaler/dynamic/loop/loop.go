@@ -96,6 +96,7 @@ type Loop struct {
 	epoch      int // counts planners: answers to one that is gone are dropped
 	planner    *dynamic.Planner
 	over       chan struct{} // closed when the planner is gone
+	beganAt    time.Time     // when the planner was made
 	sets       []powersave.NodeSet
 	synced     bool
 	unread     string // why Kubernetes cannot be read
@@ -105,6 +106,7 @@ type Loop struct {
 	reading    *dynamic.Reading
 	underway   bool
 	asked      int
+	askedAt    time.Time
 	since      time.Time // of jobs, as QueueJobs returned it
 	partitions []scaler.Partition
 	partsAt    time.Time
@@ -210,7 +212,7 @@ func (l *Loop) start() {
 	if l.leading && l.planner == nil && wanted {
 		l.epoch++
 		l.planner, l.over = dynamic.New(l.Plan), make(chan struct{})
-		l.reading, l.nextRead = nil, time.Time{}
+		l.reading, l.nextRead, l.beganAt = nil, time.Time{}, time.Now()
 	}
 }
 
@@ -320,7 +322,7 @@ func (l *Loop) hurry() {
 
 // read looks whether there is news in Slurm, and reads all of it if so, or if something is in hand, or after a while.
 func (l *Loop) read(ctx context.Context, now time.Time) {
-	l.underway = true
+	l.underway, l.askedAt = true, now
 	l.asked++
 	number, epoch := l.asked, l.epoch
 	whole := l.reading == nil || l.planner.Hurry() || now.Sub(l.readAt) >= l.ReadEvery
@@ -337,11 +339,11 @@ func (l *Loop) read(ctx context.Context, now time.Time) {
 		began := time.Now()
 		r, at, err := l.ask(ctx, whole, since, partitions, options)
 		took := time.Since(began)
-		l.inbox.Put(func(context.Context) {
+		l.inbox.Put(func(ctx context.Context) { // of Run: that of the call is over by now
 			l.underway = false
 			l.nextRead = time.Now().Add(max(l.Every, rest*took))
 			if err != nil {
-				if text := err.Error(); text != l.lastErr && ctx.Err() != context.Canceled {
+				if text := err.Error(); text != l.lastErr && ctx.Err() == nil {
 					l.Log.Warn("Slurm cannot be read, nothing is done for NodeSets of mode Dynamic", "error", text)
 					l.lastErr = text
 				}

@@ -357,3 +357,48 @@ func TestLoopCannotRead(t *testing.T) {
 		assert.Contains(t, w.said(), "create dyn-0")
 	})
 }
+
+// What was so a minute ago is not said to be so, by the bridge that read it, or by one that leads since.
+func TestLoopSaysThatFiguresAreOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t)
+		status := func() powersave.NodeSetCounts {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.status
+		}
+		down := func(err error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.down = err
+		}
+		set := w.set()
+		set.Floor = 1
+		w.loop.NodeSets([]powersave.NodeSet{set})
+		time.Sleep(10 * time.Second)
+		held := &powersave.FloorCounts{Wanted: 1, Held: 1}
+		require.Equal(t, held, status().Floor)
+		down(errors.New("slurmctld does not answer"))
+		time.Sleep(50 * time.Second)
+		require.Equal(t, held, status().Floor)
+		require.Empty(t, status().Stale)
+		time.Sleep(20 * time.Second)
+		require.Regexp(t, "^Slurm cannot be read; the last time was at 00:00:.*Z$", status().Stale)
+		assert.Equal(t, &powersave.FloorCounts{Wanted: 1, Held: 1, Why: powersave.FloorUnread, Text: status().Stale}, status().Floor)
+		assert.Zero(t, status().Unread)
+
+		w.loop.Lead(false)
+		w.loop.Lead(true)
+		time.Sleep(50 * time.Second)
+		require.Zero(t, status().Unread, "it has nothing to say yet")
+		time.Sleep(20 * time.Second)
+		assert.Equal(t, "Slurm cannot be read, and could not since this bridge leads", status().Stale)
+		assert.Equal(t, 4, status().Unread)
+		assert.Equal(t, powersave.FloorUnread, status().Floor.Why)
+		down(nil)
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, status().Stale)
+		assert.Zero(t, status().Unread)
+		assert.Equal(t, held, status().Floor)
+	})
+}
