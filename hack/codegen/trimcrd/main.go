@@ -73,7 +73,7 @@ func trimTypes(schema map[string]any) {
 	for name, v := range at(schema, "properties") {
 		property, _ := v.(map[string]any)
 		switch name {
-		case "affinity", "env", "imagePullSecrets", "resources", "tolerations":
+		case "affinity", "env", "imagePullSecrets", "resources", "tolerations", "volumeMounts", "volumes":
 			description := property["description"]
 			dropDescriptions(property)
 			if description != nil {

@@ -39,6 +39,8 @@ func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource
 	// Group=slurmtide.io, Version=v1alpha1
 	case v1alpha1.SchemeGroupVersion.WithResource("controllers"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Slurmtide().V1alpha1().Controllers().Informer()}, nil
+	case v1alpha1.SchemeGroupVersion.WithResource("loginsets"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Slurmtide().V1alpha1().LoginSets().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("nodesets"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Slurmtide().V1alpha1().NodeSets().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("restapis"):

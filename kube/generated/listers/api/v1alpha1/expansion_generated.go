@@ -10,6 +10,14 @@ type ControllerListerExpansion interface{}
 // ControllerNamespaceLister.
 type ControllerNamespaceListerExpansion interface{}
 
+// LoginSetListerExpansion allows custom methods to be added to
+// LoginSetLister.
+type LoginSetListerExpansion interface{}
+
+// LoginSetNamespaceListerExpansion allows custom methods to be added to
+// LoginSetNamespaceLister.
+type LoginSetNamespaceListerExpansion interface{}
+
 // NodeSetListerExpansion allows custom methods to be added to
 // NodeSetLister.
 type NodeSetListerExpansion interface{}

@@ -10,6 +10,8 @@ import (
 type Interface interface {
 	// Controllers returns a ControllerInformer.
 	Controllers() ControllerInformer
+	// LoginSets returns a LoginSetInformer.
+	LoginSets() LoginSetInformer
 	// NodeSets returns a NodeSetInformer.
 	NodeSets() NodeSetInformer
 	// RestApis returns a RestApiInformer.
@@ -32,6 +34,11 @@ func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakList
 // Controllers returns a ControllerInformer.
 func (v *version) Controllers() ControllerInformer {
 	return &controllerInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
+}
+
+// LoginSets returns a LoginSetInformer.
+func (v *version) LoginSets() LoginSetInformer {
+	return &loginSetInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
 
 // NodeSets returns a NodeSetInformer.

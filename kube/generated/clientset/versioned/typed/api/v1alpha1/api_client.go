@@ -13,6 +13,7 @@ import (
 type SlurmtideV1alpha1Interface interface {
 	RESTClient() rest.Interface
 	ControllersGetter
+	LoginSetsGetter
 	NodeSetsGetter
 	RestApisGetter
 	TokensGetter
@@ -25,6 +26,10 @@ type SlurmtideV1alpha1Client struct {
 
 func (c *SlurmtideV1alpha1Client) Controllers(namespace string) ControllerInterface {
 	return newControllers(c, namespace)
+}
+
+func (c *SlurmtideV1alpha1Client) LoginSets(namespace string) LoginSetInterface {
+	return newLoginSets(c, namespace)
 }
 
 func (c *SlurmtideV1alpha1Client) NodeSets(namespace string) NodeSetInterface {

@@ -4,6 +4,8 @@ package v1alpha1
 
 type ControllerExpansion interface{}
 
+type LoginSetExpansion interface{}
+
 type NodeSetExpansion interface{}
 
 type RestApiExpansion interface{}

@@ -16,6 +16,10 @@ func (c *FakeSlurmtideV1alpha1) Controllers(namespace string) v1alpha1.Controlle
 	return newFakeControllers(c, namespace)
 }
 
+func (c *FakeSlurmtideV1alpha1) LoginSets(namespace string) v1alpha1.LoginSetInterface {
+	return newFakeLoginSets(c, namespace)
+}
+
 func (c *FakeSlurmtideV1alpha1) NodeSets(namespace string) v1alpha1.NodeSetInterface {
 	return newFakeNodeSets(c, namespace)
 }
