@@ -284,7 +284,7 @@ func (e *Engine) bootDone(n *node) {
 	}
 	e.succeeded(n)
 	if b.release != nil { // its job is being given back all the same
-		e.do(UpdateNodes{NodeUpdate{Nodes: []string{n.name}, State: StatePowerDown}})
+		e.letGo(n, b.release.reason)
 	}
 	e.dropBoot(n, b.release == nil)
 }

@@ -99,6 +99,7 @@ type Engine struct {
 	closedUntil time.Time
 
 	releasing []*node        // to be powered down at the end of this step
+	dismissed []*node        // let go, though they serve, and slurmctld has not taken it yet
 	backs     []*back        // jobs being given back
 	givenBack map[uint32]int // how often, for jobs that have not started since
 
@@ -208,6 +209,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	e.askBacks()
 	e.askTaints()
 	e.sendReleases()
+	e.sendDismissals()
 	e.closeSets()
 	e.sendTending()
 	e.keepFloors()
@@ -237,6 +239,11 @@ func (e *Engine) NextWake() time.Time {
 	sooner(e.floorsDue())
 	for _, b := range e.backs {
 		sooner(b.next())
+	}
+	for _, n := range e.dismissed {
+		if !n.dismissal.sent && n.dismissal.retryAt.After(e.now) { // else a read is awaited
+			sooner(n.dismissal.retryAt)
+		}
 	}
 	for _, t := range e.taints {
 		if !t.asking {

@@ -143,7 +143,7 @@ func (n *node) stand() standing {
 		NodeRebootRequested | NodeRebootIssued
 	state := n.slurm.State
 	switch {
-	case n.read == 0, n.missing, n.off != nil, n.care.update != nil, state.Any(useless), n.boot != nil && n.boot.release != nil, n.warm.ask == StatePowerDown:
+	case n.read == 0, n.missing, n.off != nil, n.care.update != nil, state.Any(useless), n.boot != nil && n.boot.release != nil, n.dismissal != nil, n.warm.ask == StatePowerDown:
 		return standsOut
 	case n.boot != nil, state.Any(NodePoweringUp), n.warm.ask == StatePowerUp, state.Has(NodePoweredDown | NodePowerUp):
 		return standsUp

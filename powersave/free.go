@@ -52,7 +52,7 @@ func (e *Engine) nodesUpdated(ev NodesUpdated) {
 	for _, name := range ev.Update.Nodes {
 		n := e.nodes[name]
 		switch {
-		case n != nil && e.tended(n, ev.Update, ev.Err):
+		case n != nil && (e.dismissalTaken(n, ev.Update, ev.Err) || e.tended(n, ev.Update, ev.Err)):
 			continue
 		case ev.Update.State == StatePowerDown, ev.Update.State == StatePowerUp, ev.Update.State == StateRenew: // nothing waits for it
 			continue

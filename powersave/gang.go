@@ -1,7 +1,6 @@
 package powersave
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -59,7 +58,7 @@ func (e *Engine) follow(g *gang, b *back) {
 		case others, n.set == "", e.bootsOn(n):
 			e.leave(n, g.job)
 		default:
-			e.release(n, b.verdict, fmt.Sprintf("job %d given back: %s", g.job, b.verdict), slices.Clone(n.jobs))
+			e.release(n, b.verdict, backReason(g.job, "", b.verdict), slices.Clone(n.jobs))
 		}
 	}
 }
@@ -217,7 +216,7 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 	for _, g := range gangs {
 		id := g.job
 		g.rest = nil
-		why := fmt.Sprintf("job %d given back: %s: %s", id, culprit.name, v)
+		why := backReason(id, culprit.name, v)
 		for _, name := range slices.Clone(g.nodes) {
 			m := e.nodes[name]
 			shared := slices.ContainsFunc(m.jobs, func(id uint32) bool { return !slices.Contains(jobs, id) })
@@ -230,7 +229,7 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 			}
 		}
 		if e.sets[culprit.set].Strategy != BestEffort {
-			e.powerDown(g)
+			e.powerDown(g, why)
 		}
 		if len(g.nodes) == 0 {
 			e.dropGang(id)
@@ -375,14 +374,6 @@ func (e *Engine) released(n *node, err string) {
 // mayWrite says that a node's reason is empty, ours, or tells only that an earlier boot took too long.
 func mayWrite(reason string) bool {
 	return reason == "" || strings.HasPrefix(reason, ReasonPrefix) || strings.HasPrefix(reason, timedOut)
-}
-
-// powerDown lets go the nodes that registered for a job that was given back. Slurm does it when no job is on them.
-func (e *Engine) powerDown(g *gang) {
-	up := slices.DeleteFunc(g.up, func(name string) bool { return e.putOff(e.nodes[name]) })
-	if g.up = nil; len(up) > 0 {
-		e.do(UpdateNodes{NodeUpdate{Nodes: up, State: StatePowerDown}})
-	}
 }
 
 // merge adds the node to the update that is like u, or u to the updates.

@@ -62,7 +62,7 @@ func (e *Engine) goAlong(parts []uint32) {
 			g.rest = nil
 			e.follow(g, e.backOf(id))
 			if !slices.ContainsFunc(g.up, func(name string) bool { return e.sets[e.nodes[name].set].Strategy == BestEffort }) {
-				e.powerDown(g)
+				e.powerDown(g, backReason(id, "", first.verdict))
 			}
 		}
 	}

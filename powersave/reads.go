@@ -202,7 +202,7 @@ func (e *Engine) planRead() {
 	if r.count == 0 && !r.underway { // the first read ever is not due to anything
 		r.want(e.now)
 	}
-	if len(e.active)+len(e.requests)+len(e.gates)+len(e.heldGates) > 0 {
+	if len(e.active)+len(e.requests)+len(e.gates)+len(e.heldGates)+len(e.dismissed) > 0 {
 		r.hurry()
 	}
 	next := r.next()
@@ -239,6 +239,9 @@ func (e *Engine) nodesToRead() []string {
 		}
 	}
 	for _, n := range e.compactActive() {
+		add(n.name)
+	}
+	for _, n := range e.dismissed {
 		add(n.name)
 	}
 	for _, g := range e.gates {

@@ -229,7 +229,7 @@ func (e *Engine) Unread() string {
 
 // Settled reports that no request, boot, power-down or gate is in hand.
 func (e *Engine) Settled() bool {
-	return len(e.requests)+len(e.compactActive())+len(e.gates)+len(e.heldGates) == 0
+	return len(e.requests)+len(e.compactActive())+len(e.gates)+len(e.heldGates)+len(e.dismissed) == 0
 }
 
 // Gangs returns the jobs that wait for nodes, each with the nodes still missing.

@@ -41,14 +41,14 @@ type player struct {
 	engine *powersave.Engine
 	now    time.Time
 	asked  bool // a read of Slurm is under way
-	// reasons of the newest update of each kind, for the answers
-	reasons map[powersave.StateChange]string
+	// reasons of the newest update of each kind, and of each kind and node, for the answers
+	reasons map[string]string
 	marks   bool // MarkPod is shown
 	taints  []powersave.TaintHost
 }
 
 func play(t *testing.T, script string) string {
-	p := &player{t: t, engine: powersave.New(powersave.Config{BadHardware: regexp.MustCompile("NHC"), Alone: true}), now: epoch, reasons: map[powersave.StateChange]string{powersave.StateDrain: "slurmtide: closed: no room"}}
+	p := &player{t: t, engine: powersave.New(powersave.Config{BadHardware: regexp.MustCompile("NHC"), Alone: true}), now: epoch, reasons: map[string]string{"drain": "slurmtide: closed: no room"}}
 	var out strings.Builder
 	for _, line := range strings.Split(strings.TrimRight(script, "\n"), "\n") {
 		if strings.HasPrefix(line, " ") {
@@ -236,9 +236,12 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		if args[0] == "reason" {
 			u.State = powersave.StateNone
 		}
-		u.Reason = p.reasons[u.State]
+		u.Reason = p.reasons[string(u.State)]
 		for n := range p.hostlist(args[1]).All() {
 			u.Nodes = append(u.Nodes, n)
+			if reason, sent := p.reasons[string(u.State)+" "+n]; sent {
+				u.Reason = reason
+			}
 		}
 		return powersave.NodesUpdated{Update: u, Err: strings.Join(args[2:], " ")}
 	case "told":
@@ -342,7 +345,10 @@ func (p *player) step(ev powersave.Event) []string {
 		case powersave.TaintHost:
 			p.taints = append(p.taints, a)
 		case powersave.UpdateNodes:
-			p.reasons[a.Update.State] = a.Update.Reason
+			p.reasons[string(a.Update.State)] = a.Update.Reason
+			for _, n := range a.Update.Nodes {
+				p.reasons[string(a.Update.State)+" "+n] = a.Update.Reason
+			}
 		}
 		out = append(out, describe(a))
 	}

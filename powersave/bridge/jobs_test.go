@@ -42,7 +42,7 @@ func TestJobIsGivenBackWhole(t *testing.T) {
 			const told, forced = `job 7, admin comment "project 12; slurmtide: capacity: Unschedulable"`, "power_down_force cpu-1 slurmtide: capacity: Unschedulable"
 			assert.Less(t, slices.Index(w.log, told), slices.Index(w.log, forced), "a job that has ended takes no comment: %q", w.log)
 			assert.Contains(t, w.log, told)
-			assert.Contains(t, w.log, "power_down cpu-0 ", "the node that came up goes when no job is on it")
+			assert.Contains(t, w.log, "power_down cpu-0 slurmtide: job 7 given back: cpu-1: capacity: Unschedulable", "the node that came up goes when no job is on it")
 			assert.Contains(t, w.log, "job 7, begin 2000-01-01T00:01:12Z")
 			assert.Contains(t, w.log, "drain cpu-[2-9] slurmtide: closed: capacity: Unschedulable; tried again at 00:01:12Z")
 			assert.Equal(t, []string{"cpu cpu-1 BootFailed node cpu-1: capacity: Unschedulable (jobs given back: 7)"}, w.warnings)

@@ -41,6 +41,8 @@ func (w *world) mayUpdate(n *node, u powersave.NodeUpdate) {
 		w.breaks("overwrites a reason", "%q of %s by %q", n.reason, n.name, u.Reason)
 	case u.Reason == "" && !n.foreign() && known && u.State == powersave.StatePowerDownForce && !n.flags.Any(powersave.NodePoweringDown):
 		w.breaks("gives no reason", "%s %s", u.State, n.name)
+	case u.Reason == "" && n.reason == "" && known && u.State == powersave.StatePowerDown && !n.flags.Any(powersave.NodePoweringDown):
+		w.breaks("gives no reason", "%s %s", u.State, n.name)
 	}
 	if strings.Contains(u.Reason, "closed: ") && strings.Contains(u.Reason, apartErr) {
 		w.breaks("closes a NodeSet for one job", "%s: %s", n.name, u.Reason)

@@ -396,7 +396,7 @@ func (w *world) updateNode(n *node, u powersave.NodeUpdate) bool {
 	case powersave.StateResume:
 		was, down := n.flags, n.down
 		n.flags &^= powersave.NodeDrain
-		if was.Any(powersave.NodeDrain) || down {
+		if was.Any(powersave.NodeDrain|powersave.NodePoweringDown) || down {
 			n.say("", w.now)
 		}
 		switch {
