@@ -79,7 +79,11 @@ func configInForce(seen SeenController, r inplace.Report) metav1.Condition {
 	case r.InForce == seen.Hash && seen.Hash != "":
 		one.Status, one.Reason, one.Message = metav1.ConditionTrue, "InForce", "slurmctld runs with the configuration"
 	default:
-		one.Reason, one.Message = "Pending", "slurmctld has not read the configuration yet"+stays
+		one.Reason, one.Message = "Pending", "slurmctld has not read the configuration yet"
+		if r.Rejected == "" && r.Error != "" {
+			one.Message += ": " + r.Error
+		}
+		one.Message += stays
 	}
 	return one
 }

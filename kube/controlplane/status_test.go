@@ -42,6 +42,8 @@ func TestControllerStatus(t *testing.T) {
 			"True Valid: the Controller can be used", "True Answers: slurmctld answers", "False Rejected: slurmctld refuses the configuration: fatal: no; the configuration before it stays in force"},
 		"another one was rejected": {SeenController{Hash: "c", Pod: pod(t, inplace.Report{InForce: "a", Rejected: "b", Error: "fatal: no"}, ready)},
 			"True Valid: the Controller can be used", "True Answers: slurmctld answers", "False Pending: slurmctld has not read the configuration yet; the configuration before it stays in force"},
+		"cannot be asked": {SeenController{Hash: "b", Pod: pod(t, inplace.Report{InForce: "a", Error: "scontrol reconfigure: no"}, ready)},
+			"True Valid: the Controller can be used", "True Answers: slurmctld answers", "False Pending: slurmctld has not read the configuration yet: scontrol reconfigure: no; the configuration before it stays in force"},
 		"cannot be made": {SeenController{Problem: &Problem{"InvalidConfig", "spec.extraConf:1:1: no"}, Pod: pod(t, inplace.Report{InForce: "a"}, ready)},
 			"False InvalidConfig: spec.extraConf:1:1: no", "True Answers: slurmctld answers", "False NotMade: there is no new configuration: spec.extraConf:1:1: no; the configuration before it stays in force"},
 		"ends": {SeenController{Hash: "a", Pod: pod(t, inplace.Report{}, corev1.ContainerStatus{Name: ContainerSlurmctld, State: corev1.ContainerState{Terminated: ended}})},

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -115,6 +116,55 @@ func (p *plane) testRefused(t *testing.T) {
 	p.setExtra("SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\n")
 	p.waitInForce()
 	assert.Equal(t, "5 sec", p.setting("SuspendTime"))
+}
+
+// testEnds has slurmctld end with a configuration that its trial cannot find bad: what is wrong lies in its state. It must come back with what was in force, both
+// when the configuration comes to a pod that runs and when it comes with a new one.
+func (p *plane) testEnds(t *testing.T) {
+	good := p.controller().Spec.ExtraConf
+	p.setExtra(good + "MaxNodeCount=20\n")
+	p.waitInForce()
+	p.slurm("scontrol", "create", "NodeName=clash", "CPUs=1", "State=FUTURE")
+	time.Sleep(6 * time.Second) // slurmctld saves it
+	inForce := p.controller().Status.ConfigInForce
+	back := func() {
+		message := p.waitCondition(v1alpha1.ConditionConfigInForce, "Rejected")
+		t.Log(message)
+		assert.Contains(t, message, "NodeSet with name clash overlaps with an existing NodeName")
+		assert.Contains(t, message, "found good on trial")
+		p.eventually("what was in force to be so again", func() (bool, string) {
+			c := p.controller()
+			one := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionConfigInForce)
+			return meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionAvailable) && one.Reason == "Rejected" && strings.HasSuffix(one.Message, "stays in force"),
+				fmt.Sprintf("%+v", c.Status.Conditions)
+		})
+		assert.Equal(t, inForce, p.controller().Status.ConfigInForce)
+		assert.Contains(t, p.slurm("scontrol", "ping"), "is UP")
+	}
+	began := time.Now()
+	p.setExtra(good + "MaxNodeCount=20\nNodeSet=clash Feature=a\n")
+	back()
+	t.Logf("in a pod that runs: %v", time.Since(began).Round(time.Second))
+
+	p.setSelector(map[string]string{"no.such/host": "true"}, "")
+	p.waitCondition(v1alpha1.ConditionAvailable, "Unschedulable")
+	began = time.Now()
+	p.setSelector(nil, good+"MaxNodeCount=20\nNodeSet=clash Feature=b\n")
+	back()
+	t.Logf("in a new pod: %v", time.Since(began).Round(time.Second))
+
+	p.slurm("scontrol", "delete", "NodeName=clash")
+	p.setExtra(good)
+	p.waitInForce()
+}
+
+// setSelector changes where slurmctld may run, which takes a new pod, and at the same time extraConf unless that is "".
+func (p *plane) setSelector(selector map[string]string, extra string) {
+	p.t.Helper()
+	c := p.controller()
+	c.Spec.Template.Spec.NodeSelector, c.Spec.ExtraConf = selector, cmp.Or(extra, c.Spec.ExtraConf)
+	_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
+	require.NoError(p.t, err)
 }
 
 // testBadInput sees that what cannot be carried out says why, and harms nothing that runs.

@@ -88,6 +88,7 @@ func testControlPlane(t *testing.T, version string) {
 	sub("extraConf changes in place", p.testChange)
 	sub("files and scripts", p.testFiles)
 	sub("extraConf that slurmctld refuses", p.testRefused)
+	sub("extraConf that ends slurmctld", p.testEnds)
 	sub("bad input", p.testBadInput)
 	sub("another NodeSet", func(*testing.T) {
 		p.createSet("more", "more-[0-1]")

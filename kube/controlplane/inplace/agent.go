@@ -6,21 +6,22 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"time"
 )
 
 const (
 	lookEvery  = 500 * time.Millisecond
 	errorPause = 5 * time.Second
-	failedFile = ".failed" // in Kept; readFiles leaves it out
 	// retryAfter is when a refused configuration is tried again: what it was refused for may lie outside of it.
 	retryAfter = 2 * time.Minute
-	// silentFor is how long slurmctld may take to answer at its start before its configuration is suspected.
+	// silentFor is how long slurmctld may be silent before its configuration is suspected.
 	silentFor = 20 * time.Second
-	// returnWithin is how long it may take to come back with a new configuration that was found good.
-	returnWithin = time.Minute
+	// askEvery is how often a slurmctld that answers is asked to read its files. It answers on while it ends its threads before it reads them.
+	askEvery = time.Minute
+	// askAgain is the same after an error.
+	askAgain = 15 * time.Second
+	// endedEvery is how often it is looked whether one that is silent has ended.
+	endedEvery = 3 * time.Second
 )
 
 // Rejected is slurmctld's refusal.
@@ -32,9 +33,9 @@ func (r *Rejected) Error() string { return "slurmctld refuses the configuration:
 type Slurm interface {
 	// Check lets a slurmctld read a configuration, away from the one that runs. The error is a *Rejected if it does not take it.
 	Check(ctx context.Context, files map[string]string) error
-	// Reconfigure makes the running one read its files.
+	// Reconfigure asks the running one to read its files. After an error it may read them all the same.
 	Reconfigure(ctx context.Context) error
-	// BootTime is when the running one read its files last. It fails while it does not answer.
+	// BootTime is the second in which the running one began to read its files last. It fails while it does not answer.
 	BootTime(ctx context.Context) (time.Time, error)
 }
 
@@ -47,15 +48,21 @@ type Agent struct {
 	Slurm  Slurm
 	// Tell makes a report known.
 	Tell func(context.Context, Report) error
-	Log  *slog.Logger
-	Now  func() time.Time
+	// Ended tells whether slurmctld has ended by itself since then, and what it said last.
+	Ended func(ctx context.Context, since time.Time) (words string, ended bool, err error)
+	Log   *slog.Logger
+	Now   func() time.Time
 
 	report    Report
 	told      bool
 	tellAt    time.Time // when telling may be tried again
-	failed    string    // hash of what ended slurmctld, though it was good on trial
+	failed    failure
+	good      string    // hash of what passed its trial last
 	installed string    // hash of what is in Etc
-	since     time.Time
+	readFrom  time.Time // who has booted before that has not read it
+	since     time.Time // how long slurmctld has been silent, or has had what is in Etc
+	askAt     time.Time // when it may be asked again to read it
+	endedAt   time.Time // when it may be looked again whether it has ended
 	retry     time.Time
 }
 
@@ -73,8 +80,8 @@ func (a *Agent) Init(ctx context.Context) error {
 		if err := a.readFailed(); err != nil {
 			return err
 		}
-		err := errFailed
-		if Hash(wanted) != a.failed {
+		var err error = &Rejected{a.failed.why}
+		if Hash(wanted) != a.failed.hash {
 			err = a.Slurm.Check(ctx, wanted)
 		}
 		if err != nil {
@@ -82,7 +89,10 @@ func (a *Agent) Init(ctx context.Context) error {
 			wanted = kept
 		}
 	}
-	return a.install(wanted)
+	if err := a.put(wanted); err != nil {
+		return err
+	}
+	return a.mark(a.Now().Truncate(time.Second)) // no slurmctld runs that could have booted in this second before
 }
 
 // Run watches until ctx is done.
@@ -91,7 +101,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.installed, a.since = Hash(installed), a.Now()
+	a.installed, a.since, a.readFrom = Hash(installed), a.Now(), a.installedAt()
 	if err := a.readFailed(); err != nil {
 		return err
 	}
@@ -139,21 +149,26 @@ func (a *Agent) look(ctx context.Context) error {
 		a.report.Rejected, a.report.Error = "", ""
 		return nil
 	}
-	if want == a.failed && a.report.Rejected != want {
-		a.reject(want, errFailed.Error())
+	if want == a.failed.hash && a.report.Rejected != want {
+		a.reject(want, a.failed.why)
 	}
-	if want == a.failed || want == a.report.Rejected && a.Now().Before(a.retry) {
+	if a.hopeless(want) {
 		return nil
 	}
-	before, err := a.Slurm.BootTime(ctx)
-	if err != nil { // it may have ended; see confirm
+	if _, err := a.Slurm.BootTime(ctx); err != nil { // it may have ended; see confirm
 		a.report.InForce, a.since = "", a.Now()
 		return nil //nolint:nilerr // it says so by not being in force
 	}
 	if ok, err := a.check(ctx, wanted); !ok {
 		return err
 	}
-	return a.change(ctx, wanted, before)
+	a.report.Rejected, a.report.Error = "", ""
+	return a.install(wanted)
+}
+
+// hopeless tells that a configuration need not be tried, or not yet.
+func (a *Agent) hopeless(want string) bool {
+	return want == a.failed.hash || want == a.report.Rejected && a.Now().Before(a.retry)
 }
 
 // check tells whether slurmctld takes a configuration, and notes why if it does not.
@@ -166,110 +181,12 @@ func (a *Agent) check(ctx context.Context, files map[string]string) (bool, error
 	if err != nil {
 		return false, fmt.Errorf("trying the configuration: %w", err)
 	}
+	a.good = Hash(files)
 	return true, nil
-}
-
-// confirm sees whether slurmctld runs with what is installed.
-func (a *Agent) confirm(ctx context.Context, wanted map[string]string) error {
-	if _, err := a.Slurm.BootTime(ctx); err == nil {
-		return a.confirmed()
-	}
-	want := Hash(wanted)
-	if a.Now().Sub(a.since) < silentFor || want == a.failed || want == a.report.Rejected && a.Now().Before(a.retry) {
-		return nil
-	}
-	// It cannot start, or cannot be reached. Its configuration is the likeliest reason.
-	if ok, err := a.check(ctx, wanted); !ok {
-		return err
-	}
-	a.since = a.Now()
-	if want != a.installed {
-		return a.install(wanted) // its container is started again and again, and will find it
-	}
-	return nil
-}
-
-// confirmed notes that slurmctld runs with what is installed.
-func (a *Agent) confirmed() error {
-	files, err := a.readEtc()
-	if err != nil {
-		return err
-	}
-	if err := writeFiles(a.Kept, files, 0o644, nil); err != nil {
-		return fmt.Errorf("keeping the configuration that is in force: %w", err)
-	}
-	a.report.InForce = a.installed
-	return nil
-}
-
-// change puts a configuration that was found good in force.
-func (a *Agent) change(ctx context.Context, wanted map[string]string, before time.Time) error {
-	// Boot times have whole seconds.
-	if wait := before.Add(2 * time.Second).Sub(a.Now()); wait > 0 {
-		if !sleep(ctx, wait) {
-			return nil
-		}
-	}
-	old, err := a.readEtc()
-	if err != nil {
-		return err
-	}
-	if err := a.install(wanted); err != nil {
-		return err
-	}
-	err = a.Slurm.Reconfigure(ctx)
-	for end := a.Now().Add(returnWithin); err == nil; {
-		var boot time.Time
-		if boot, err = a.Slurm.BootTime(ctx); err == nil && boot.After(before) {
-			a.report = Report{}
-			return a.confirmed()
-		}
-		if err = nil; a.Now().After(end) {
-			err = errors.New("slurmctld did not come back with it, though one that was started with it to try did")
-		} else if !sleep(ctx, lookEvery) {
-			return nil
-		}
-	}
-	a.reject(Hash(wanted), err.Error()+"; it is not tried again: change it")
-	return errors.Join(a.install(old), a.noteFailed(Hash(wanted)))
-}
-
-// errFailed is all that is known after a restart.
-var errFailed = errors.New("slurmctld did not come back when this was put in force; it is not tried again: change it")
-
-// noteFailed remembers, also for the next pod, that a configuration that is good on trial ended the real slurmctld: every other try would end it again.
-func (a *Agent) noteFailed(hash string) error {
-	a.failed = hash
-	if err := os.MkdirAll(a.Kept, 0o755); err != nil {
-		return err
-	}
-	return writeFile(filepath.Join(a.Kept, failedFile), hash, 0o644)
-}
-
-func (a *Agent) readFailed() error {
-	text, err := os.ReadFile(filepath.Join(a.Kept, failedFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("reading which configuration failed: %w", err)
-	}
-	a.failed = string(text)
-	return nil
 }
 
 func (a *Agent) reject(want, why string) {
 	a.report.Rejected, a.report.Error, a.retry = want, why, a.Now().Add(retryAfter)
-}
-
-// install puts files, and the keys, where slurmctld reads them.
-func (a *Agent) install(files map[string]string) error {
-	keys, err := readFiles(a.Keys)
-	if err != nil {
-		return fmt.Errorf("reading the keys: %w", err)
-	}
-	if err := errors.Join(writeFiles(a.Etc, keys, 0o400, files), writeFiles(a.Etc, files, 0o644, keys)); err != nil {
-		return fmt.Errorf("putting the configuration in place: %w", err)
-	}
-	a.installed = Hash(files)
-	return nil
 }
 
 // readEtc reads what slurmctld reads, without the keys.

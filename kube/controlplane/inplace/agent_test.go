@@ -24,7 +24,11 @@ type slurm struct {
 	etc    string
 	runs   string // what it runs with; "" if it does not
 	boot   time.Time
+	ended  time.Time // when it ended by itself last
 	checks int
+	asked  int  // to read its files
+	deaf   bool // it says that it did not hear that, and reads nothing
+	away   bool // it does not answer
 }
 
 func (s *slurm) start() {
@@ -36,8 +40,21 @@ func (s *slurm) start() {
 	}
 	s.runs, s.boot = string(text), time.Now().Truncate(time.Second)
 	if strings.Contains(s.runs, "bad") || strings.Contains(s.runs, "fatal") {
-		s.runs = ""
+		s.runs, s.ended = "", time.Now().Truncate(time.Second)
 	}
+}
+
+func (s *slurm) Ended(_ context.Context, since time.Time) (string, bool, error) {
+	s.Lock()
+	defer s.Unlock()
+	return "fatal: its last words", !s.ended.IsZero() && !s.ended.Before(since), nil
+}
+
+// set changes how it behaves.
+func (s *slurm) set(deaf, away bool) {
+	s.Lock()
+	defer s.Unlock()
+	s.deaf, s.away = deaf, away
 }
 
 func (s *slurm) Check(_ context.Context, files map[string]string) error {
@@ -57,6 +74,13 @@ func (s *slurm) Reconfigure(ctx context.Context) error {
 	if _, err := s.BootTime(ctx); err != nil {
 		return err
 	}
+	s.Lock()
+	s.asked++
+	deaf := s.deaf
+	s.Unlock()
+	if deaf {
+		return errors.New("timed out")
+	}
 	s.start()
 	return nil
 }
@@ -71,7 +95,7 @@ func (s *slurm) end() {
 func (s *slurm) BootTime(context.Context) (time.Time, error) {
 	s.Lock()
 	defer s.Unlock()
-	if s.runs == "" {
+	if s.runs == "" || s.away {
 		return time.Time{}, errors.New("connection refused")
 	}
 	return s.boot, nil
@@ -92,7 +116,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, slurm: &slurm{etc: filepath.Join(dir, "etc")}}
 	w.Agent = &Agent{
 		Wanted: filepath.Join(dir, "wanted"), Keys: filepath.Join(dir, "keys"), Etc: w.slurm.etc, Kept: filepath.Join(dir, "kept"),
-		Slurm: w.slurm, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Slurm: w.slurm, Ended: w.slurm.Ended, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Tell: func(_ context.Context, r Report) error {
 			if w.fail.Load() {
 				w.fails.Add(1)
@@ -123,6 +147,20 @@ func (w *world) start() (stop func()) {
 	require.NoError(w.t, w.Init(w.t.Context()))
 	w.slurm.start()
 	return w.run()
+}
+
+// newPod is another pod with the same volume for state.
+func (w *world) newPod() (stop func()) {
+	w.t.Helper()
+	require.NoError(w.t, os.RemoveAll(w.Etc))
+	w.restart()
+	return w.start()
+}
+
+// restart forgets what the program knew.
+func (w *world) restart() {
+	old := w.Agent
+	w.Agent = &Agent{Wanted: old.Wanted, Keys: old.Keys, Etc: old.Etc, Kept: old.Kept, Slurm: old.Slurm, Tell: old.Tell, Ended: old.Ended, Log: old.Log, Now: old.Now}
 }
 
 func (w *world) run() (stop func()) {
@@ -217,11 +255,8 @@ func TestRefused(t *testing.T) {
 
 		// A new pod starts with what was in force.
 		stop()
-		require.NoError(t, os.RemoveAll(w.Etc))
-		next := *w.Agent
-		next.report, next.told, next.installed, next.retry = Report{}, false, "", time.Time{}
-		w.Agent, w.told = &next, nil
-		stop = w.start()
+		w.told = nil
+		stop = w.newPod()
 		wait(5 * time.Second)
 		assert.Equal(t, "one", w.runs())
 		assert.Equal(t, refused, w.last())
@@ -246,10 +281,9 @@ func TestRefusedAtFirst(t *testing.T) {
 		w := newWorld(t)
 		w.want("bad")
 		defer w.start()()
-		wait(silentFor - time.Second)
-		assert.Empty(t, w.reports())
-		wait(5 * time.Second)
-		assert.Equal(t, Report{Rejected: Hash(conf("bad")), Error: "fatal: bad"}, w.last())
+		wait(time.Second)
+		assert.Equal(t, Report{Rejected: Hash(conf("bad")), Error: "fatal: its last words"}, w.last())
+		wait(silentFor)
 		w.want("good")
 		wait(2 * time.Second)
 		w.slurm.start() // its container is started again
@@ -258,49 +292,185 @@ func TestRefusedAtFirst(t *testing.T) {
 	})
 }
 
-// A configuration may be good on trial and end the real one all the same.
-func TestEnds(t *testing.T) {
+// What cannot be asked of Kubernetes shows on trial.
+func TestRefusedAtFirstUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.want("one")
+		w.Ended = func(context.Context, time.Time) (string, bool, error) {
+			return "", false, errors.New("the API server is away")
+		}
+		w.want("bad")
 		defer w.start()()
-		wait(time.Second)
-		w.want("fatal")
-		wait(returnWithin + 10*time.Second)
-		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
-		w.slurm.start()
-		wait(2 * time.Second)
-		assert.Equal(t, "one", w.runs())
-		assert.Equal(t, Hash(conf("one")), w.last().InForce)
-		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
-
-		wait(10 * retryAfter)
-		assert.Equal(t, "one", w.runs(), "it is not tried again")
+		wait(silentFor - time.Second)
+		assert.Empty(t, w.reports())
+		wait(5 * time.Second)
+		assert.Equal(t, Report{Rejected: Hash(conf("bad")), Error: "fatal: bad"}, w.last())
 	})
 }
 
-// Nor is it in a new pod.
-func TestEndsInANewPod(t *testing.T) {
+// A configuration may be good on trial and end the real one all the same.
+func TestEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.want("one")
 		stop := w.start()
 		wait(time.Second)
 		w.want("fatal")
-		wait(returnWithin + 10*time.Second)
-		stop()
-
-		old := *w.Agent
-		w.Agent = &Agent{Wanted: old.Wanted, Keys: old.Keys, Etc: old.Etc, Kept: old.Kept, Slurm: old.Slurm, Tell: old.Tell, Log: old.Log, Now: old.Now}
-		stop = w.start()
-		wait(10 * retryAfter)
+		wait(2 * endedEvery)
+		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
+		assert.Contains(t, w.last().Error, "fatal: its last words; it was found good on trial")
+		w.slurm.start()
+		wait(2 * time.Second)
 		assert.Equal(t, "one", w.runs())
 		assert.Equal(t, Hash(conf("one")), w.last().InForce)
 		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
-		assert.Contains(t, w.last().Error, "not tried again")
+		wait(10 * retryAfter)
+		assert.Equal(t, "one", w.runs(), "it is not tried again")
+		stop()
+
+		stop = w.newPod()
+		wait(10 * retryAfter)
+		assert.Equal(t, "one", w.runs(), "nor in a new pod")
+		assert.Equal(t, Hash(conf("one")), w.last().InForce)
+		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
+		assert.Contains(t, w.last().Error, "its last words", "the new one says why, too")
 		w.want("two")
 		wait(10 * time.Second)
 		assert.Equal(t, Report{InForce: Hash(conf("two"))}, w.last())
+		stop()
+	})
+}
+
+// It may also come with a new pod, for which nothing was in force before.
+func TestEndsAtTheStartOfANewPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.want("one")
+		stop := w.start()
+		wait(time.Second)
+		stop()
+		w.want("fatal")
+		stop = w.newPod()
+		defer func() { stop() }()
+		require.Empty(t, w.runs(), "its trial was good")
+		wait(2 * time.Second)
+		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
+		assert.Empty(t, w.last().InForce)
+		w.slurm.start() // its container is started again
+		wait(2 * time.Second)
+		assert.Equal(t, "one", w.runs())
+		assert.Equal(t, Hash(conf("one")), w.last().InForce)
+		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
+
+		// What was in force may end it, too, if its state is spoilt. There is nothing to go back to.
+		stop()
+		w.want("one")
+		require.NoError(t, writeFiles(w.Kept, conf("fatal"), 0o644, nil))
+		w.want("fatal")
+		require.NoError(t, os.Remove(filepath.Join(w.Kept, failedFile)))
+		w.told = nil
+		stop = w.newPod()
+		wait(time.Minute)
+		assert.Empty(t, w.reports(), "it is no refusal")
+		w.want("two")
+		wait(time.Minute)
+		w.slurm.start()
+		wait(2 * time.Second)
+		assert.Equal(t, Report{InForce: Hash(conf("two"))}, w.last())
+	})
+}
+
+// Only a slurmctld that was started since has read what was put in place.
+func TestUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.want("one")
+		defer w.start()()
+		wait(time.Second)
+
+		// It is silent, the files are put in place, and it comes back as it was.
+		w.slurm.set(true, true)
+		w.want("two")
+		wait(silentFor + 5*time.Second)
+		text, err := os.ReadFile(filepath.Join(w.Etc, "slurm.conf"))
+		require.NoError(t, err)
+		require.Equal(t, "two", string(text))
+		w.slurm.set(true, false)
+		wait(2 * time.Minute)
+		assert.Equal(t, "one", w.runs())
+		assert.Empty(t, w.last().InForce)
+		assert.Contains(t, w.last().Error, "timed out")
+		w.slurm.Lock()
+		assert.Less(t, w.slurm.asked, 15, "with pauses")
+		w.slurm.Unlock()
+
+		w.slurm.set(false, false)
+		wait(time.Minute)
+		assert.Equal(t, "two", w.runs(), "it was asked to read them")
+		assert.Equal(t, Report{InForce: Hash(conf("two"))}, w.last())
+
+		// One that only says that it did not hear may read them all the same.
+		w.slurm.set(true, false)
+		w.want("three")
+		wait(10 * time.Second)
+		assert.Equal(t, Hash(conf("two")), w.last().InForce)
+		w.slurm.start()
+		wait(10 * time.Second)
+		assert.Equal(t, Report{InForce: Hash(conf("three"))}, w.last())
+	})
+}
+
+// The program may be started anew while a change is under way.
+func TestUnreadAfterARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.want("one")
+		stop := w.start()
+		wait(time.Second)
+		w.slurm.set(true, false)
+		w.want("two")
+		wait(3 * time.Second)
+		stop()
+		w.restart()
+		w.told = nil
+		stop = w.run()
+		defer func() { stop() }()
+		wait(10 * time.Second)
+		assert.Empty(t, w.last().InForce, "slurmctld has not read what lies there")
+		w.slurm.set(false, false)
+		wait(time.Minute)
+		assert.Equal(t, "two", w.runs())
+		assert.Equal(t, Report{InForce: Hash(conf("two"))}, w.last())
+
+		// Cut short before it was noted when.
+		stop()
+		require.NoError(t, os.Remove(filepath.Join(w.Etc, installedFile)))
+		w.slurm.Lock()
+		w.slurm.runs = "one"
+		w.slurm.Unlock()
+		w.restart()
+		stop = w.run()
+		wait(3 * time.Second)
+		assert.Equal(t, "two", w.runs())
+	})
+}
+
+// A clock that is set back must not make slurmctld read its files for ever.
+func TestClockSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.want("one")
+		stop := w.start()
+		wait(time.Second)
+		stop()
+		w.restart()
+		require.NoError(t, w.mark(time.Now().Add(time.Hour)))
+		stop = w.run()
+		wait(5 * time.Minute)
+		w.slurm.Lock()
+		assert.Equal(t, 1, w.slurm.asked)
+		w.slurm.Unlock()
+		assert.Equal(t, Report{InForce: Hash(conf("one"))}, w.last())
 		stop()
 	})
 }

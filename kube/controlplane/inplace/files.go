@@ -28,7 +28,8 @@ const Annotation = "slurmtide.io/config"
 type Report struct {
 	// InForce is what slurmctld runs with; "" if that is not known, or slurmctld does not run.
 	InForce string `json:"inForce,omitempty"`
-	// Rejected is what was refused last, and Error why, in slurmctld's words. Both are empty if what is wanted is in force.
+	// Rejected is what was refused last, and Error why, in slurmctld's words. Both are empty if what is wanted is in force. An Error alone
+	// is what keeps slurmctld from reading what is wanted.
 	Rejected string `json:"rejected,omitempty"`
 	Error    string `json:"error,omitempty"`
 }

@@ -24,13 +24,14 @@ func Program(args []string, getenv func(string) string, stderr io.Writer) int {
 		return 2
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
+	pod := Pod{
+		Namespace: getenv("POD_NAMESPACE"), Name: getenv("POD_NAME"), Container: "slurmctld",
+		Host: getenv("KUBERNETES_SERVICE_HOST"), Port: getenv("KUBERNETES_SERVICE_PORT"), Dir: ServiceAccountDir,
+	}
 	agent := &Agent{
 		Wanted: *wanted, Keys: *keys, Etc: *etc, Kept: *kept, Log: log, Now: time.Now,
 		Slurm: Local{Slurmctld: "slurmctld", Scontrol: "scontrol", Etc: *etc, Keys: *keys, JWTKey: *jwtKey},
-		Tell: Pod{
-			Namespace: getenv("POD_NAMESPACE"), Name: getenv("POD_NAME"),
-			Host: getenv("KUBERNETES_SERVICE_HOST"), Port: getenv("KUBERNETES_SERVICE_PORT"), Dir: ServiceAccountDir,
-		}.Tell,
+		Tell:  pod.Tell, Ended: pod.Ended,
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

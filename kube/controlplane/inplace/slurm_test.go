@@ -3,6 +3,7 @@ package inplace
 import (
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -89,26 +90,67 @@ func TestToken(t *testing.T) {
 
 func TestTell(t *testing.T) {
 	var got map[string]any
+	p := podBehind(t, func(_ http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, http.MethodPatch, r.Method)
+		assert.Equal(t, "/api/v1/namespaces/ns/pods/p", r.URL.Path)
+		assert.Equal(t, "application/merge-patch+json", r.Header.Get("Content-Type"))
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&got))
+	})
+	require.NoError(t, p.Tell(t.Context(), Report{InForce: "a", Rejected: "b", Error: "c"}))
+	assert.Equal(t, map[string]any{"metadata": map[string]any{"annotations": map[string]any{Annotation: `{"inForce":"a","rejected":"b","error":"c"}`}}}, got)
+	require.NoError(t, os.WriteFile(filepath.Join(p.Dir, "token"), []byte("old"), 0o600))
+	require.ErrorContains(t, p.Tell(t.Context(), Report{}), "patch pod p: the API server answers 403 Forbidden: no")
+}
+
+// podBehind is a Pod whose API server this is.
+func podBehind(t *testing.T, answer http.HandlerFunc) Pod {
+	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer t" {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, "no")
 			return
 		}
-		assert.Equal(t, "/api/v1/namespaces/ns/pods/p", r.URL.Path)
-		assert.Equal(t, "application/merge-patch+json", r.Header.Get("Content-Type"))
-		assert.NoError(t, json.NewDecoder(r.Body).Decode(&got))
+		answer(w, r)
 	}))
-	defer server.Close()
+	t.Cleanup(server.Close)
 	dir := t.TempDir()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.crt"), ca, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), []byte("t\n"), 0o600))
 	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	require.NoError(t, err)
-	p := Pod{Namespace: "ns", Name: "p", Host: host, Port: port, Dir: dir}
-	require.NoError(t, p.Tell(t.Context(), Report{InForce: "a", Rejected: "b", Error: "c"}))
-	assert.Equal(t, map[string]any{"metadata": map[string]any{"annotations": map[string]any{Annotation: `{"inForce":"a","rejected":"b","error":"c"}`}}}, got)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), []byte("old"), 0o600))
-	require.ErrorContains(t, p.Tell(t.Context(), Report{}), "patching pod p: the API server answers 403 Forbidden: no")
+	return Pod{Namespace: "ns", Name: "p", Container: "slurmctld", Host: host, Port: port, Dir: dir}
+}
+
+func TestEnded(t *testing.T) {
+	since := time.Date(2026, 11, 21, 10, 0, 0, 500, time.UTC)
+	status := func(container, state, at string, code int, message string) string {
+		return fmt.Sprintf(`{"status":{"containerStatuses":[{"name":"other","state":{"running":{}}},{"name":%q,%q:{"terminated":{"exitCode":%d,"finishedAt":%q,"message":%q}}}]}}`,
+			container, state, code, at, message)
+	}
+	const before, after = "2026-11-21T10:00:00Z", "2026-11-21T10:00:01Z"
+	tests := map[string]struct{ status, words string }{
+		"it has":              {status("slurmctld", "state", after, 1, "[x] info: a\n[x] error: no\n[x] error: no\n[x] fatal: not at all\n"), "error: no; fatal: not at all"},
+		"it runs again":       {status("slurmctld", "lastState", after, 139, "[x] info: a"), "it ended with exit code 139"},
+		"before":              {status("slurmctld", "state", before, 1, ""), ""},
+		"another one":         {status("bridge", "state", after, 1, ""), ""},
+		"it was told to":      {status("slurmctld", "state", after, 0, ""), ""},
+		"it was killed":       {status("slurmctld", "state", after, 137, ""), ""},
+		"nothing has started": {`{"status":{}}`, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := podBehind(t, func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, http.MethodGet, r.Method)
+				_, _ = io.WriteString(w, test.status)
+			})
+			words, ended, err := p.Ended(t.Context(), since)
+			require.NoError(t, err)
+			assert.Equal(t, test.words != "", ended)
+			assert.Equal(t, test.words, words)
+		})
+	}
+	_, _, err := podBehind(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }).Ended(t.Context(), since)
+	require.ErrorContains(t, err, "get pod p: the API server answers 404 Not Found")
 }

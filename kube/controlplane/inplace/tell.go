@@ -13,16 +13,22 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
+// maxAnswer is the most that is read of an answer, in bytes: an object has 3 MiB at most.
+const maxAnswer = 4 << 20
+
 // ServiceAccountDir is where a pod has its token.
 const ServiceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// Pod is a pod on which reports are written. It needs the right to patch it.
+// Pod is slurmctld's, on which reports are written. It takes the rights to get and to patch it.
 type Pod struct {
 	Namespace, Name string
+	// Container is slurmctld's.
+	Container string
 	// Host and Port are the API server's.
 	Host, Port string
 	// Dir has ca.crt and token.
@@ -39,36 +45,99 @@ func (p Pod) Tell(ctx context.Context, r Report) error {
 	if err != nil {
 		return err
 	}
+	_, err = p.ask(ctx, http.MethodPatch, "?fieldManager=slurmtide-reconfigure", patch)
+	return err
+}
+
+// Ended tells whether slurmctld has ended by itself since then, and its last words. It may run again.
+func (p Pod) Ended(ctx context.Context, since time.Time) (words string, ended bool, err error) {
+	text, err := p.ask(ctx, http.MethodGet, "", nil)
+	if err != nil {
+		return "", false, err
+	}
+	type state struct {
+		Terminated *struct {
+			ExitCode   int       `json:"exitCode"`
+			FinishedAt time.Time `json:"finishedAt"`
+			Message    string    `json:"message"`
+		} `json:"terminated"`
+	}
+	var pod struct {
+		Status struct {
+			ContainerStatuses []struct {
+				Name      string `json:"name"`
+				State     state  `json:"state"`
+				LastState state  `json:"lastState"`
+			} `json:"containerStatuses"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(text, &pod); err != nil {
+		return "", false, fmt.Errorf("reading pod %s: %w", p.Name, err)
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		for _, s := range []state{c.State, c.LastState} {
+			if t := s.Terminated; c.Name == p.Container && t != nil && !t.FinishedAt.Before(since) && byItself(t.ExitCode) {
+				return lastWords(t.Message, t.ExitCode), true, nil
+			}
+		}
+	}
+	return "", false, nil
+}
+
+// byItself says that a daemon was not told to end: by SIGTERM or SIGKILL, for want of memory for example.
+func byItself(exitCode int) bool { return exitCode != 0 && exitCode != 128+9 && exitCode != 128+15 }
+
+// lastWords are the errors in the end of a log.
+func lastWords(log string, exitCode int) string {
+	var said []string
+	for line := range strings.Lines(log) {
+		if text, ok := complaint(strings.TrimSpace(line)); ok && !slices.Contains(said, text) {
+			said = append(said, text)
+		}
+	}
+	if said == nil {
+		return fmt.Sprintf("it ended with exit code %d", exitCode)
+	}
+	return shorten(said)
+}
+
+// ask makes a request for the pod.
+func (p Pod) ask(ctx context.Context, method, query string, body []byte) ([]byte, error) {
 	ca, err := os.ReadFile(filepath.Join(p.Dir, "ca.crt"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	token, err := os.ReadFile(filepath.Join(p.Dir, "token")) // read anew: the kubelet replaces it
 	if err != nil {
-		return err
+		return nil, err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
-		return errors.New("ca.crt has no certificate")
+		return nil, errors.New("ca.crt has no certificate")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	url := fmt.Sprintf("https://%s/api/v1/namespaces/%s/pods/%s?fieldManager=slurmtide-reconfigure", net.JoinHostPort(p.Host, p.Port), p.Namespace, p.Name)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, url, bytes.NewReader(patch))
+	url := fmt.Sprintf("https://%s/api/v1/namespaces/%s/pods/%s%s", net.JoinHostPort(p.Host, p.Port), p.Namespace, p.Name, query)
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	request.Header.Set("Content-Type", "application/merge-patch+json")
+	if body != nil {
+		request.Header.Set("Content-Type", "application/merge-patch+json")
+	}
 	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(response.Body, 500))
-		return fmt.Errorf("patching pod %s: the API server answers %s: %s", p.Name, response.Status, body)
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("asking for pod %s: %w", p.Name, err)
 	}
-	return nil
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s pod %s: the API server answers %s: %s", strings.ToLower(method), p.Name, response.Status, text[:min(len(text), 500)])
+	}
+	return text, nil
 }
