@@ -100,7 +100,7 @@ func Config(c Cluster) (map[string]string, error) {
 	if err := addScripts(f, c.Scripts, files); err != nil {
 		return nil, err
 	}
-	if err := addExtra(f, c.Controller.Spec.ExtraConf, files); err != nil {
+	if err := addExtra(f, c.Controller.Spec.ExtraConf, ClusterName(c.Controller), files); err != nil {
 		return nil, err
 	}
 	files["slurm.conf"] = f.String()
@@ -217,7 +217,7 @@ func nodeLine(set *v1alpha1.NodeSet) string {
 }
 
 // addExtra puts the user's lines behind ours. files are those that lie beside slurm.conf.
-func addExtra(f *slurmconf.File, text string, files map[string]string) error {
+func addExtra(f *slurmconf.File, text, cluster string, files map[string]string) error {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
@@ -225,19 +225,11 @@ func addExtra(f *slurmconf.File, text string, files map[string]string) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range extra.Settings() {
-		if why, ok := reserved[strings.ToLower(s.Key)]; ok {
-			return slurmconf.Problem{Position: s.Position, Text: s.Key + " cannot be set here: " + why, Remedy: "remove it"}
-		}
+	if err := refuse(extra, nil); err != nil {
+		return err
 	}
-	for _, s := range extra.Includes() {
-		_, there := files[s.Value]
-		switch {
-		case strings.Contains(s.Value, "/"): // a slurmd without it does not start
-			return slurmconf.Problem{Position: s.ValuePosition, Text: "Include " + s.Value + ": nodes have no such file", Remedy: "put it into a ConfigMap of spec.configFileRefs, and write its name alone: slurmctld hands it out"}
-		case !there && !strings.Contains(s.Value, "%"):
-			return slurmconf.Problem{Position: s.ValuePosition, Text: "Include " + s.Value + ": no ConfigMap of spec.configFileRefs has it", Remedy: "put it into one"}
-		}
+	if err := checkIncludes(extra, cluster, files, nil); err != nil {
+		return err
 	}
 	if err := f.Add("\n# --- " + extraConf + " ---"); err != nil {
 		return err

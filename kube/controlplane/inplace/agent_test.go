@@ -516,13 +516,24 @@ func TestHash(t *testing.T) {
 }
 
 func TestAlone(t *testing.T) {
-	text, err := alone("ClusterName=c # keep\nSlurmctldPort=6817\nSlurmctldLogFile=/var/log/x\nSlurmctldParameters=enable_configless,reconfig_on_restart\n"+
-		"AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=db\nAccountingStorageEnforce=limits\nSlurmctldPrimaryOnProg=/x\nInclude more.conf\n", "/tmp/d", 4711)
-	require.NoError(t, err)
-	assert.Equal(t, "ClusterName=c # keep\nSlurmctldPort=4711\nSlurmctldParameters=enable_configless\n"+
-		"AccountingStorageType=accounting_storage/none\nAccountingStorageHost=db\nInclude more.conf\n"+
-		"StateSaveLocation=/tmp/d/state\nSlurmctldPidFile=/tmp/d/state/pid\nSlurmctldDebug=info\n", text)
-	text, err = alone("nonsense\n", "/tmp/d", 1)
-	require.NoError(t, err, "slurmctld says it itself")
-	assert.Contains(t, text, "nonsense\n")
+	const dbd = "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=db\nAccountingStorageEnforce=limits\n"
+	files := map[string]string{
+		"slurm.conf": "ClusterName=C # keep\nSlurmctldPort=6817\nSlurmctldLogFile=/var/log/x\nSlurmctldParameters=enable_configless,reconfig_on_restart\n" +
+			dbd + "SlurmctldPrimaryOnProg=/x\nInclude more.conf\n",
+		"more.conf":  "MaxJobCount=5\nStateSaveLocation=/var/spool/slurmctld\nSlurmctldParameters=reconfig_on_restart\nInclude /tmp/d/c_%c.conf\nInclude absent.conf\n",
+		"c_c.conf":   "SlurmctldPrimaryOffProg=/x\nInclude more.conf\n" + dbd + "SlurmctldPort=6817\n",
+		"other.conf": dbd,
+	}
+	require.NoError(t, alone(files, "/tmp/d", 4711))
+	assert.Equal(t, map[string]string{
+		"slurm.conf": "ClusterName=C # keep\nSlurmctldPort=4711\nSlurmctldParameters=enable_configless\n" +
+			"AccountingStorageType=accounting_storage/none\nAccountingStorageHost=db\nInclude more.conf\n" +
+			"StateSaveLocation=/tmp/d/state\nSlurmctldPidFile=/tmp/d/state/pid\nSlurmctldDebug=info\n",
+		"more.conf":  "MaxJobCount=5\nInclude /tmp/d/c_%c.conf\nInclude absent.conf\n",
+		"c_c.conf":   "Include more.conf\nAccountingStorageType=accounting_storage/none\nAccountingStorageHost=db\n",
+		"other.conf": dbd,
+	}, files)
+	files = map[string]string{"slurm.conf": "nonsense\n"}
+	require.NoError(t, alone(files, "/tmp/d", 1), "slurmctld says it itself")
+	assert.Contains(t, files["slurm.conf"], "nonsense\n")
 }

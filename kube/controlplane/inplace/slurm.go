@@ -58,16 +58,14 @@ func (l Local) Check(ctx context.Context, files map[string]string) error {
 	for name, text := range files {
 		files[name] = strings.ReplaceAll(text, l.Etc+"/", dir+"/")
 	}
-	conf, err := alone(files["slurm.conf"], dir, port)
-	if err != nil {
+	if err := alone(files, dir, port); err != nil {
 		return &Rejected{err.Error()}
 	}
 	keys, err := readFiles(l.Keys)
 	if err != nil {
 		return fmt.Errorf("reading the keys: %w", err)
 	}
-	if err := errors.Join(writeFiles(dir, keys, 0o400, nil), writeFiles(dir, files, 0o644, keys),
-		writeFile(filepath.Join(dir, "slurm.conf"), conf, 0o644), os.Mkdir(filepath.Join(dir, "state"), 0o700)); err != nil {
+	if err := errors.Join(writeFiles(dir, keys, 0o400, nil), writeFiles(dir, files, 0o644, keys), os.Mkdir(filepath.Join(dir, "state"), 0o700)); err != nil {
 		return fmt.Errorf("preparing a directory to try the configuration in: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkFor)
@@ -127,31 +125,64 @@ func complaint(line string) (string, bool) {
 	return "", false
 }
 
-// alone changes a slurm.conf so that a slurmctld that reads it stays by itself: state, port and log of its own, no programs, and no
+// alone changes a slurm.conf, and what it includes, so that a slurmctld that reads it stays by itself: state, port and log of its own, no programs, and no
 // slurmdbd, which would take it for the cluster's.
-func alone(conf, dir string, port int) (string, error) {
-	f, err := slurmconf.ParseFile("slurm.conf", []byte(conf))
+func alone(files map[string]string, dir string, port int) error {
+	f, err := slurmconf.ParseFile("slurm.conf", []byte(files["slurm.conf"]))
 	if f == nil {
-		return "", err
+		return err
 	}
 	// What else is wrong with its form slurmctld says itself.
+	cluster, _ := f.Get("ClusterName")
+	own := [][2]string{
+		{"StateSaveLocation", filepath.Join(dir, "state")}, {"SlurmctldPidFile", filepath.Join(dir, "state", "pid")},
+		{"SlurmctldPort", strconv.Itoa(port)}, {"SlurmctldDebug", "info"},
+	}
+	var errs []error
+	for _, one := range own {
+		errs = append(errs, f.Set(one[0], one[1]))
+	}
+	errs = append(errs, withoutOthers(f))
+	more := f.Includes()
+	files["slurm.conf"] = f.String()
+	seen := map[string]bool{"slurm.conf": true}
+	for len(more) > 0 {
+		name := strings.TrimPrefix(strings.ReplaceAll(more[0].Value, "%c", strings.ToLower(cluster.Value)), dir+"/")
+		more = more[1:]
+		text, there := files[name]
+		if !there || seen[name] {
+			continue
+		}
+		seen[name] = true
+		f, err := slurmconf.ParseFile(name, []byte(text))
+		if f == nil {
+			return err
+		}
+		for _, one := range own {
+			f.Remove(one[0])
+		}
+		errs = append(errs, withoutOthers(f))
+		more = append(more, f.Includes()...)
+		files[name] = f.String()
+	}
+	return errors.Join(errs...)
+}
+
+// withoutOthers takes out what would reach others.
+func withoutOthers(f *slurmconf.File) error {
 	for _, key := range []string{
 		"SlurmctldLogFile", "SlurmctldSyslogDebug", "SlurmSchedLogFile", "SlurmctldPrimaryOnProg", "SlurmctldPrimaryOffProg",
 		"AccountingStorageEnforce",
 	} {
 		f.Remove(key)
 	}
-	state := filepath.Join(dir, "state")
-	errs := []error{
-		f.Set("StateSaveLocation", state), f.Set("SlurmctldPidFile", filepath.Join(state, "pid")),
-		f.Set("SlurmctldPort", strconv.Itoa(port)), f.Set("SlurmctldDebug", "info"),
-		f.RemoveWords("SlurmctldParameters", "reconfig_on_restart"),
-	}
-	if s, ok := f.Get("AccountingStorageType"); ok && strings.HasSuffix(s.Value, "slurmdbd") {
+	if s, ok := f.Get("AccountingStorageType"); ok && strings.HasSuffix(strings.ToLower(s.Value), "slurmdbd") {
 		// One that it cannot reach would be waited for, without state (controller.c, _retry_init_db_conn).
-		errs = append(errs, f.Set("AccountingStorageType", "accounting_storage/none"))
+		if err := f.Set("AccountingStorageType", "accounting_storage/none"); err != nil {
+			return err
+		}
 	}
-	return f.String(), errors.Join(errs...)
+	return f.RemoveWords("SlurmctldParameters", "reconfig_on_restart")
 }
 
 func freePort() (int, error) {
