@@ -22,6 +22,7 @@ func Rights() []pods.Right {
 		{Resource: "serviceaccounts", Verbs: made},
 		{Resource: "secrets", Verbs: []string{"create", "get", "update"}}, // keys; and tokens, which are the ones that are updated
 		{Resource: "pods", Verbs: []string{"list", "patch", "watch"}},
+		{Resource: "persistentvolumeclaims", Verbs: []string{"get", "patch"}}, // to enlarge them
 		{Group: "apps", Resource: "statefulsets", Verbs: made},
 		{Group: "apps", Resource: "deployments", Verbs: made},
 		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings", Verbs: made},

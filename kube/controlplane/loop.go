@@ -300,6 +300,15 @@ func (l *Loop) slurmctldPod(c *v1alpha1.Controller) *corev1.Pod {
 	return find[corev1.Pod](l.pods, c.Namespace, PodName(c.Name))
 }
 
+// statefulSet is the one that was made for a Controller, nil if there is none.
+func (l *Loop) statefulSet(c *v1alpha1.Controller) *appsv1.StatefulSet {
+	set := find[appsv1.StatefulSet](l.applier.known["StatefulSet"], c.Namespace, workload(c.Name))
+	if set == nil || !metav1.IsControlledBy(set, c) {
+		return nil
+	}
+	return set
+}
+
 func (l *Loop) deployment(r *v1alpha1.RestApi) *appsv1.Deployment {
 	return find[appsv1.Deployment](l.deployments, r.Namespace, restApiName(r.Name))
 }

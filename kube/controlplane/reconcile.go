@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,9 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) error {
 	if err == nil {
 		seen.Hash = inplace.Hash(files)
 		err = l.applyController(ctx, c, files)
+	}
+	if err == nil {
+		seen.Volume, err = l.claim(ctx, c)
 	}
 	if err == nil && seen.Pod != nil {
 		err = l.nudge(ctx, seen.Pod, seen.Hash)
@@ -174,6 +178,13 @@ func (l *Loop) applyController(ctx context.Context, c *v1alpha1.Controller, file
 	objects, err := ControllerObjects(c, files, l.o.Settings)
 	if err != nil {
 		return err
+	}
+	for _, o := range objects {
+		if set, ok := o.(*appsv1.StatefulSet); ok {
+			if err := keepClaims(set, l.statefulSet(c)); err != nil {
+				return err
+			}
+		}
 	}
 	return l.applyAll(ctx, objects)
 }

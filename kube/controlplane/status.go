@@ -27,6 +27,7 @@ func (p *Problem) Error() string { return p.Message }
 // SeenController is what became of a Controller so far.
 type SeenController struct {
 	Problem *Problem    // nil: it can be carried out
+	Volume  *Problem    // why the claim for its state has another size than is asked for
 	Hash    string      // of the configuration that it asks for; "" with a Problem
 	Pod     *corev1.Pod // slurmctld's; nil: there is none
 }
@@ -50,6 +51,11 @@ func ControllerStatus(c *v1alpha1.Controller, seen SeenController) v1alpha1.Cont
 		return s
 	}
 	set(available(seen.Pod))
+	if seen.Volume != nil {
+		set(metav1.Condition{Type: v1alpha1.ConditionVolumeAsWanted, Status: metav1.ConditionFalse, Reason: seen.Volume.Reason, Message: seen.Volume.Message})
+	} else if seen.Problem == nil {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionVolumeAsWanted)
+	}
 	report := reportOf(seen.Pod)
 	if report.InForce != "" {
 		s.ConfigInForce = report.InForce

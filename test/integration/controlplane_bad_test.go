@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
@@ -46,11 +47,15 @@ func (p *plane) testValidation(t *testing.T) {
 	_, err := controllers.Create(p.ctx, good(), metav1.CreateOptions{})
 	require.NoError(t, err)
 	for want, change := range map[string]func(*v1alpha1.Controller){
-		"spec.clusterName cannot be changed":          func(c *v1alpha1.Controller) { c.Spec.ClusterName = "another" },
-		"spec.clusterName cannot be added or removed": func(c *v1alpha1.Controller) { c.Spec.ClusterName = "" },
-		"spec.slurmKeyRef cannot be added or removed": func(c *v1alpha1.Controller) { c.Spec.SlurmKeyRef = key },
-		"spec.jwtKeyRef cannot be added or removed":   func(c *v1alpha1.Controller) { c.Spec.JWTKeyRef = key },
-		"spec.persistence.enabled cannot be changed":  func(c *v1alpha1.Controller) { c.Spec.Persistence.Enabled = new(true) },
+		"spec.clusterName cannot be changed":                  func(c *v1alpha1.Controller) { c.Spec.ClusterName = "another" },
+		"spec.clusterName cannot be added or removed":         func(c *v1alpha1.Controller) { c.Spec.ClusterName = "" },
+		"spec.slurmKeyRef cannot be added or removed":         func(c *v1alpha1.Controller) { c.Spec.SlurmKeyRef = key },
+		"spec.jwtKeyRef cannot be added or removed":           func(c *v1alpha1.Controller) { c.Spec.JWTKeyRef = key },
+		"spec.persistence.enabled cannot be changed":          func(c *v1alpha1.Controller) { c.Spec.Persistence.Enabled = new(true) },
+		"spec.persistence.storageClassName cannot be changed": func(c *v1alpha1.Controller) { c.Spec.Persistence.StorageClassName = new("fast") },
+		"spec.persistence.accessModes cannot be changed": func(c *v1alpha1.Controller) {
+			c.Spec.Persistence.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+		},
 		"spec.external cannot be added or removed": func(c *v1alpha1.Controller) {
 			c.Spec.External = &v1alpha1.ExternalController{Host: "h"}
 			c.Spec.SlurmKeyRef, c.Spec.JWTKeyRef = key, key
@@ -165,6 +170,31 @@ func (p *plane) setSelector(selector map[string]string, extra string) {
 	c.Spec.Template.Spec.NodeSelector, c.Spec.ExtraConf = selector, cmp.Or(extra, c.Spec.ExtraConf)
 	_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
 	require.NoError(p.t, err)
+}
+
+// testVolume asks for a larger volume, of a kind that Kubernetes cannot enlarge. Everything else must be carried out all the same.
+func (p *plane) testVolume(t *testing.T) {
+	before := p.restarts()
+	ask := func(size, extra string) {
+		c := p.controller()
+		c.Spec.Persistence.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+		c.Spec.ExtraConf += extra
+		_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
+		require.NoError(t, err)
+	}
+	ask("8Gi", "KillWait=33\n")
+	message := p.waitCondition(v1alpha1.ConditionVolumeAsWanted, "NotEnlarged")
+	t.Log(message)
+	assert.Contains(t, message, "statesave-tide-controller-0 stays at 4Gi")
+	p.waitInForce()
+	assert.Equal(t, "33 sec", p.setting("KillWait"))
+	assert.True(t, meta.IsStatusConditionTrue(p.controller().Status.Conditions, v1alpha1.ConditionAccepted))
+	ask("4Gi", "")
+	p.eventually("the condition to go", func() (bool, string) {
+		all := p.controller().Status.Conditions
+		return meta.FindStatusCondition(all, v1alpha1.ConditionVolumeAsWanted) == nil, fmt.Sprintf("%+v", all)
+	})
+	assert.Equal(t, before, p.restarts())
 }
 
 // testBadInput sees that what cannot be carried out says why, and harms nothing that runs.

@@ -89,6 +89,7 @@ func testControlPlane(t *testing.T, version string) {
 	sub("files and scripts", p.testFiles)
 	sub("extraConf that slurmctld refuses", p.testRefused)
 	sub("extraConf that ends slurmctld", p.testEnds)
+	sub("a larger volume", p.testVolume)
 	sub("bad input", p.testBadInput)
 	sub("another NodeSet", func(*testing.T) {
 		p.createSet("more", "more-[0-1]")

@@ -200,6 +200,8 @@ type BridgeOptions struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.enabled) == has(oldSelf.enabled) && (!has(self.enabled) || self.enabled == oldSelf.enabled)",message="spec.persistence.enabled cannot be changed: a StatefulSet keeps its claims; make a new Controller"
 // +kubebuilder:validation:XValidation:rule="has(self.existingClaim) == has(oldSelf.existingClaim) && (!has(self.existingClaim) || self.existingClaim == oldSelf.existingClaim)",message="spec.persistence.existingClaim cannot be changed: slurmctld would start without its state"
+// +kubebuilder:validation:XValidation:rule="has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)",message="spec.persistence.storageClassName cannot be changed: a volume stays in its class; make a new Controller"
+// +kubebuilder:validation:XValidation:rule="has(self.accessModes) == has(oldSelf.accessModes) && (!has(self.accessModes) || self.accessModes == oldSelf.accessModes)",message="spec.persistence.accessModes cannot be changed: a volume keeps them; make a new Controller"
 // +kubebuilder:validation:XValidation:rule="!has(self.existingClaim) || !has(self.storageClassName) && !has(self.resources)",message="spec.persistence: storageClassName and resources are for a new claim; remove them or existingClaim"
 type Persistence struct {
 	// Keep it on a volume. Without it all jobs are lost with the pod: for tries only. Cannot be changed.
@@ -214,19 +216,20 @@ type Persistence struct {
 	// +kubebuilder:validation:MaxLength=253
 	ExistingClaim string `json:"existingClaim,omitempty"`
 
-	// Storage class of the new claim. Default: the cluster's.
+	// Storage class of the new claim. Default: the cluster's. Cannot be changed.
 	//
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
-	// Access modes of the new claim.
+	// Access modes of the new claim. Cannot be changed.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:default={ReadWriteOnce}
 	// +listType=atomic
 	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
 
-	// Size of the new claim. Default: 4Gi.
+	// Size of the new claim. Default: 4Gi. A larger one enlarges it, if its storage class allows that.
 	//
 	// +optional
 	Resources corev1.VolumeResourceRequirements `json:"resources,omitzero"`

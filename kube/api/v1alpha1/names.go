@@ -58,6 +58,8 @@ const (
 	// ConditionConfigInForce is True when slurmctld runs with the configuration that the objects ask for. The message of
 	// reason Rejected is slurmctld's own error.
 	ConditionConfigInForce = "ConfigInForce"
+	// ConditionVolumeAsWanted is False while the claim for slurmctld's state has another size than spec.persistence asks for, and is not there otherwise.
+	ConditionVolumeAsWanted = "VolumeAsWanted"
 	// ConditionIssued is True while the token in the Secret is good.
 	ConditionIssued = "Issued"
 )

@@ -1,0 +1,101 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+// keepClaims leaves the claim templates of a StatefulSet that is there as they are: they cannot be changed, and with others nothing else of it could be.
+func keepClaims(set, live *appsv1.StatefulSet) error {
+	if live == nil {
+		return nil
+	}
+	want, err := asAny(set.Spec.VolumeClaimTemplates)
+	if err != nil {
+		return err
+	}
+	have, err := asAny(live.Spec.VolumeClaimTemplates)
+	if err != nil || contains(have, want) {
+		return err
+	}
+	set.Spec.VolumeClaimTemplates = nil
+	for _, t := range live.Spec.VolumeClaimTemplates {
+		set.Spec.VolumeClaimTemplates = append(set.Spec.VolumeClaimTemplates, corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: t.Name, Labels: t.Labels, Annotations: t.Annotations}, Spec: *t.Spec.DeepCopy(),
+		})
+	}
+	return nil
+}
+
+func asAny(o any) (v any, err error) {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	err = json.Unmarshal(text, &v)
+	prune(v)
+	return v, err
+}
+
+// claim enlarges the claim of slurmctld's state if a larger one is asked for. The Problem says why it has another size than that.
+func (l *Loop) claim(ctx context.Context, c *v1alpha1.Controller) (*Problem, error) {
+	p := &c.Spec.Persistence
+	want := p.Resources.Requests.Storage()
+	if c.Spec.External != nil || !enabled(p.Enabled) || p.ExistingClaim != "" || want.IsZero() {
+		return nil, nil
+	}
+	name := stateVolume + "-" + PodName(c.Name)
+	claims := l.kube.CoreV1().PersistentVolumeClaims(c.Namespace)
+	claim, err := claims.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil // the StatefulSet makes it
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the claim for slurmctld's state: %w", err)
+	}
+	size := claim.Spec.Resources.Requests.Storage()
+	switch capacity := claim.Status.Capacity.Storage(); want.Cmp(*size) {
+	case 0:
+		if claim.Status.Phase == corev1.ClaimBound && capacity.Cmp(*want) < 0 {
+			return &Problem{"Pending", fmt.Sprintf("claim %s is being enlarged from %s to %s%s", name, capacity, want, resizing(claim))}, nil
+		}
+		return nil, nil
+	case -1:
+		return &Problem{"CannotShrink", fmt.Sprintf("claim %s has %s, and volumes do not become smaller: set spec.persistence.resources.requests.storage to that", name, size)}, nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": claim.UID, "resourceVersion": claim.ResourceVersion},
+		"spec":     map[string]any{"resources": map[string]any{"requests": map[string]any{"storage": want}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.o.Metrics.wrote("persistentvolumeclaims")
+	_, err = claims.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		return &Problem{"NotEnlarged", fmt.Sprintf("claim %s stays at %s: %v; everything else is carried out", name, size, err)}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("enlarging claim %s: %w", name, err)
+	}
+	return &Problem{"Pending", fmt.Sprintf("claim %s is being enlarged from %s to %s", name, size, want)}, nil
+}
+
+// resizing is what Kubernetes says of it.
+func resizing(claim *corev1.PersistentVolumeClaim) (said string) {
+	for _, one := range claim.Status.Conditions {
+		if one.Status == corev1.ConditionTrue && one.Message != "" {
+			said += ": " + one.Message
+		}
+	}
+	return said
+}
