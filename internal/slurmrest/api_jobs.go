@@ -13,12 +13,14 @@ import (
 
 // jobAPI is how one data_parser version's requests about jobs are written.
 type jobAPI struct {
-	jobs      request
-	sharing   request // jobs, with how they share their nodes; nil: jobs tells it
-	job       func(id string) request
-	updateJob func(id string, u powersave.JobUpdate) request
-	cancel    func(name string) request
-	requeue   func(name string, hold bool) request // nil before v0.0.45
+	jobs       request
+	sharing    request // jobs, with how they share their nodes; nil: jobs tells it
+	job        func(id string) request
+	sharingJob func(id string) request  // the same of one job
+	states     func(ids string) request // of some jobs, separated by commas
+	updateJob  func(id string, u powersave.JobUpdate) request
+	cancel     func(name string) request
+	requeue    func(name string, hold bool) request // nil before v0.0.45
 }
 
 // Jobs are read with the flag ALL alone, which leaves out what a job holds on each node,
@@ -28,6 +30,11 @@ func jobsV0042() jobAPI {
 	return jobAPI{
 		jobs: func(s string) (*http.Request, error) {
 			return v0042.NewSlurmV0042GetJobsRequest(s, &v0042.SlurmV0042GetJobsParams{Flags: ptr(v0042.SlurmV0042GetJobsParamsFlagsALL)})
+		},
+		states: func(ids string) request {
+			return func(s string) (*http.Request, error) {
+				return v0042.NewSlurmV0042GetJobsStateRequest(s, &v0042.SlurmV0042GetJobsStateParams{JobId: &ids})
+			}
 		},
 		job: func(id string) request {
 			return func(s string) (*http.Request, error) {
@@ -52,6 +59,11 @@ func jobsV0043() jobAPI {
 		jobs: func(s string) (*http.Request, error) {
 			return v0043.NewSlurmV0043GetJobsRequest(s, &v0043.SlurmV0043GetJobsParams{Flags: ptr(v0043.SlurmV0043GetJobsParamsFlagsALL)})
 		},
+		states: func(ids string) request {
+			return func(s string) (*http.Request, error) {
+				return v0043.NewSlurmV0043GetJobsStateRequest(s, &v0043.SlurmV0043GetJobsStateParams{JobId: &ids})
+			}
+		},
 		job: func(id string) request {
 			return func(s string) (*http.Request, error) {
 				return v0043.NewSlurmV0043GetJobRequest(s, id, &v0043.SlurmV0043GetJobParams{Flags: ptr(v0043.SlurmV0043GetJobParamsFlagsALL)})
@@ -75,6 +87,11 @@ func jobsV0044() jobAPI {
 		jobs: func(s string) (*http.Request, error) {
 			return v0044.NewSlurmV0044GetJobsRequest(s, &v0044.SlurmV0044GetJobsParams{Flags: ptr(v0044.SlurmV0044GetJobsParamsFlagsALL)})
 		},
+		states: func(ids string) request {
+			return func(s string) (*http.Request, error) {
+				return v0044.NewSlurmV0044GetJobsStateRequest(s, &v0044.SlurmV0044GetJobsStateParams{JobId: &ids})
+			}
+		},
 		job: func(id string) request {
 			return func(s string) (*http.Request, error) {
 				return v0044.NewSlurmV0044GetJobRequest(s, id, &v0044.SlurmV0044GetJobParams{Flags: ptr(v0044.SlurmV0044GetJobParamsFlagsALL)})
@@ -95,9 +112,15 @@ func jobsV0044() jobAPI {
 
 func jobsV0045() jobAPI {
 	return jobAPI{
-		sharing: jobsV0044().jobs, // has "shared"
+		sharing:    jobsV0044().jobs, // has "shared"
+		sharingJob: jobsV0044().job,
 		jobs: func(s string) (*http.Request, error) {
 			return v0045.NewSlurmV0045GetJobsRequest(s, &v0045.SlurmV0045GetJobsParams{Flags: ptr(v0045.SlurmV0045GetJobsParamsFlagsALL)})
+		},
+		states: func(ids string) request {
+			return func(s string) (*http.Request, error) {
+				return v0045.NewSlurmV0045GetJobsStateRequest(s, &v0045.SlurmV0045GetJobsStateParams{JobId: &ids})
+			}
 		},
 		job: func(id string) request {
 			return func(s string) (*http.Request, error) {

@@ -4,6 +4,8 @@ package slurmrest
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,6 +70,27 @@ func TestRealQueue(t *testing.T) {
 			assert.Equal(t, expected, j)
 		}
 		assert.Equal(t, len(want), found)
+
+		// One by one they look the same.
+		ids := slices.Sorted(maps.Keys(want))
+		late, marks, err := c.PeekJobs(ctx, append(ids, ids[len(ids)-1]+1000), nil)
+		require.NoError(t, err)
+		t.Logf("%v", marks)
+		assert.Len(t, marks, len(want), "those that slurmctld has")
+		require.Len(t, late, len(want))
+		for _, j := range late {
+			at := slices.IndexFunc(s.Jobs, func(o scaler.Job) bool { return o.ID == j.ID })
+			require.GreaterOrEqual(t, at, 0)
+			j.Reason, j.Start = s.Jobs[at].Reason, s.Jobs[at].Start
+			assert.Equal(t, s.Jobs[at], j)
+		}
+		late, again, err := c.PeekJobs(ctx, ids, marks)
+		require.NoError(t, err)
+		assert.Empty(t, late, "nothing has changed")
+		assert.Equal(t, marks, again)
+		_, none, err := c.PeekJobs(ctx, []uint32{ids[len(ids)-1] + 1000}, nil)
+		require.NoError(t, err)
+		assert.Empty(t, none)
 
 		require.Len(t, s.Nodes, len(all))
 		for _, n := range s.Nodes {

@@ -30,7 +30,7 @@ func NewMetrics(r prometheus.Registerer, clusters map[string]Source) *Metrics {
 			Name: "slurmtide_scaler_request_seconds", Help: "Time it took to answer a request, without streams.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .5, 1}}, []string{"method"}),
 		reads: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "slurmtide_scaler_read_seconds", Help: "Time of reads of Slurm by what was read; unchanged: jobs, none of which had changed; demand: reckoning it.",
+			Name: "slurmtide_scaler_read_seconds", Help: "Time of reads of Slurm by what was read; unchanged: jobs, none of which had changed; new jobs: single ones, while reads of all take long; demand: reckoning it.",
 			Buckets: []float64{.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"cluster", "what"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_scaler_read_failures_total", Help: "Reads of Slurm that failed."}, []string{"cluster", "what"}),

@@ -20,7 +20,12 @@
 // duration (Config.Rest). Nodes cannot be asked for like that (see slurmrest's QueueNodes): they are
 // read when jobs have changed, and every five seconds, with the same rest, and always right before jobs are asked for: then a job that starts
 // or ends between the two reads is not taken for two. New jobs are therefore seen within a
-// second while a read takes less than a quarter of one, and else within three times what it takes.
+// second while a read takes less than a quarter of one.
+//
+// While it takes more, a Queue that is a Peeker is asked for the IDs that slurmctld gives out next, every half second, also while a read of all is
+// under way: so new jobs are seen within a second in queues of any length (256 of them at once; the rest come with the next read of all). They are looked
+// after: one that starts, or is read to wait for something else than nodes, counts no more at once. Changes of all other jobs, such as one that is released or whose dependency has
+// ended, are seen with the next read: within three times what a read takes, 15 s and twice that for long ones.
 //
 // # Old figures are an error
 //

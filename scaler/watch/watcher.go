@@ -65,7 +65,7 @@ type Config struct {
 
 	Log *slog.Logger
 	Now func() time.Time
-	// OnRead is told of each read: "jobs", "nodes", "partitions", "configuration", "unchanged" (jobs, none of which changed), or
+	// OnRead is told of each read: "jobs", "nodes", "partitions", "configuration", "unchanged" (jobs, none of which changed), "new jobs" (single ones), or
 	// "demand" (the reckoning), how long it took, and how it failed.
 	OnRead func(what string, took time.Duration, err error)
 }
@@ -128,7 +128,7 @@ func (w *Watcher) latest() (Figures, error) {
 	if w.figures == nil {
 		return Figures{}, &NotReadError{Cause: w.cause()}
 	}
-	if age := w.cfg.Now().Sub(w.seen); age > max(w.cfg.MaxAge, 3*w.slow) {
+	if age := w.cfg.Now().Sub(w.seen); age > max(w.cfg.MaxAge, 4*w.slow) {
 		return Figures{}, &NotReadError{Last: w.seen, Age: age, Cause: w.cause()}
 	}
 	f := *w.figures
@@ -160,7 +160,7 @@ func (w *Watcher) announce() {
 
 // Run reads the queue until ctx is done.
 func (w *Watcher) Run(ctx context.Context) error {
-	r := reader{w: w, options: w.cfg.Options, partitionsOf: map[string][]string{}}
+	r := reader{w: w, options: w.cfg.Options, partitionsOf: map[string][]string{}, late: newLateJobs()}
 	pause := retryFirst
 	for {
 		var sets <-chan struct{}
@@ -174,7 +174,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 			wait, pause = pause, min(2*pause, retryMost)
 		} else {
 			pause = retryFirst
+			if r.peeks() && r.peekNext.Before(r.jobsNext) {
+				wait = r.peekNext.Sub(w.cfg.Now())
+			}
 		}
+		r.failed = err != nil
 		timer := time.NewTimer(max(0, wait))
 		select {
 		case <-ctx.Done():
@@ -224,6 +228,13 @@ type reader struct {
 
 	partitionsOf map[string][]string // of NodeSets, as last seen
 	left         map[string]bool     // nodes whose jobs have all gone since nodes were read
+
+	jobs     []scaler.Job // of the last read of all; those of snap, without late ones
+	late     lateJobs
+	peekNext time.Time // when new ones may be looked for
+	peekErr  string    // how that failed
+	started  bool      // some of the late ones have, since the nodes were read
+	failed   bool      // the last look
 }
 
 // look reads what is due. Nodes are read before jobs and never without: a job that starts between the two is then seen on its nodes, and
@@ -232,46 +243,54 @@ func (r *reader) look(ctx context.Context) error {
 	cfg := &r.w.cfg
 	start := cfg.Now()
 	if start.Before(r.jobsNext) {
+		if r.peeks() {
+			r.peek(ctx)
+		}
 		return r.publish()
 	}
 	due := r.nodesOlder || !start.Before(r.nodesSeen.Add(cfg.NodesEvery))
 	fresh := due && !start.Before(r.nodesNext)
+	take := func() {}
 	if fresh {
-		if err := r.readNodes(ctx); err != nil {
+		var err error
+		if take, err = r.readNodes(ctx); err != nil {
 			return err
 		}
 	}
-	changed, err := r.readJobs(ctx)
+	r.started = false
+	changed, err := r.readJobs(ctx, take)
 	if err != nil {
 		return err
 	}
 	// With nodes that are older than the jobs the figures may be a little off, but a new job counts at once.
-	r.nodesOlder = r.nodesOlder || changed && !fresh
+	r.nodesOlder = r.nodesOlder || changed && !fresh || r.started
 	return r.publish()
 }
 
-func (r *reader) readNodes(ctx context.Context) error {
+// readNodes returns what takes them over: together with the jobs, for beside older ones they would tell of jobs that still count as pending.
+func (r *reader) readNodes(ctx context.Context) (take func(), err error) {
 	if err := r.readSelect(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	start := r.w.cfg.Now()
 	partitions, err := timed(r.w, "partitions", func() ([]scaler.Partition, error) { return r.w.cfg.Queue.QueuePartitions(ctx) })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(partitions) == 0 { // slurmctld has some; all jobs would look as if nothing could run them
-		return errors.New("there are no partitions in Slurm's answer: may the token's user see them? It has to be SlurmUser, or an operator")
+		return nil, errors.New("there are no partitions in Slurm's answer: may the token's user see them? It has to be SlurmUser, or an operator")
 	}
 	nodes, err := timed(r.w, "nodes", func() ([]scaler.Node, error) { return r.w.cfg.Queue.QueueNodes(ctx) })
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.snap.Partitions, r.snap.Nodes = partitions, nodes
-	r.nodesSeen, r.nodesOlder, r.stale, r.left = start, false, true, nil
 	r.nodesTook = r.w.cfg.Now().Sub(start)
 	// Half a MaxAge, and two reads that take as long, would make them too old.
 	r.nodesNext = r.restAfter(r.nodesTook, r.w.cfg.MaxAge/4)
-	return nil
+	return func() {
+		r.snap.Partitions, r.snap.Nodes = partitions, nodes
+		r.nodesSeen, r.nodesOlder, r.stale, r.left = start, false, true, nil
+	}, nil
 }
 
 // readSelect asks now and then: it changes only when slurmctld is started with another slurm.conf.
@@ -298,36 +317,38 @@ func (r *reader) readSelect(ctx context.Context) error {
 	return nil
 }
 
-// readJobs says whether any have changed.
-func (r *reader) readJobs(ctx context.Context) (bool, error) {
+// readJobs says whether any have changed. It takes over the nodes that were read before.
+func (r *reader) readJobs(ctx context.Context, nodes func()) (bool, error) {
 	cfg := &r.w.cfg
 	start, since := cfg.Now(), r.since
 	if start.Sub(r.allAt) >= cfg.AllEvery {
 		since = time.Time{}
 	}
 	r.w.ask("jobs")
-	jobs, at, err := cfg.Queue.QueueJobs(ctx, since)
+	a := r.wait(ctx, since)
 	r.w.ask("")
-	took := cfg.Now().Sub(start)
 	what := "jobs"
-	if err == nil && at.IsZero() {
+	if a.err == nil && a.at.IsZero() {
 		what = "unchanged"
 	}
-	cfg.OnRead(what, took, err)
-	if err != nil {
-		return false, err
+	cfg.OnRead(what, a.took, a.err)
+	if a.err != nil {
+		return false, a.err
 	}
 	r.jobsSeen = start
-	if at.IsZero() {
+	nodes()
+	if a.at.IsZero() {
 		r.jobsNext = cfg.Now().Add(cfg.Every)
 		return false, nil
 	}
 	if since.IsZero() {
 		r.allAt = start
 	}
-	r.leave(jobs)
-	r.snap.Jobs, r.since, r.stale, r.jobsTook = jobs, at, true, took
-	r.jobsNext = r.restAfter(took, cfg.MaxAge/2)
+	r.leave(a.jobs)
+	r.late.all(r.jobs, a.jobs)
+	r.jobs, r.snap.Jobs = a.jobs, r.late.with(a.jobs)
+	r.since, r.stale, r.jobsTook = a.at, true, a.took
+	r.jobsNext = r.restAfter(a.took, cfg.MaxAge/2)
 	return true, nil
 }
 
@@ -375,8 +396,11 @@ func (r *reader) publish() error {
 	w.cfg.OnRead("demand", end.Sub(now), nil)
 	r.tellMisses(f.Report)
 	r.stale, r.begins = false, nextBegin(now, snap.Jobs)
-	if rest := end.Add(end.Sub(now)); r.jobsNext.Before(rest) {
-		r.jobsNext = rest // leave the CPU to those who ask
+	rest := end.Add(end.Sub(now)) // leave the CPU to those who ask
+	for _, next := range []*time.Time{&r.jobsNext, &r.peekNext} {
+		if next.Before(rest) {
+			*next = rest
+		}
 	}
 	r.good(f, extras)
 	return nil
