@@ -165,25 +165,37 @@ func (e *Engine) condemn(n *node, v Verdict) {
 	e.giveBack(n, slices.Clone(n.jobs), v)
 }
 
-// youngest says whether no job that waits for capacity in the NodeSet came after those of n.
+// youngest says whether no job that waits for capacity in the NodeSet came after those of n. Of those that came with one request the
+// one with the largest number is the youngest.
 func (e *Engine) youngest(n *node) bool {
-	newest := func(n *node) (t time.Time) {
+	newest := func(n *node) (g *gang) {
 		for _, id := range n.jobs {
-			if g := e.gangs[id]; g != nil { // later slices do not make it younger
-				t = later(t, g.since)
+			if o := e.gangs[id]; o.youngerThan(g) {
+				g = o
 			}
 		}
-		return t
+		return g
 	}
 	mine := newest(n)
 	for _, other := range e.compactActive() {
-		if other.set == n.set && other.boot != nil && other.boot.release == nil && newest(other).After(mine) {
+		if other.set != n.set || other.boot == nil || other.boot.release != nil {
+			continue
+		}
+		if newest(other).youngerThan(mine) {
 			if t, _ := other.trouble(); t == TroubleCapacity || t == TroubleQuota {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// youngerThan goes by when the jobs were first heard of: later slices do not make one younger. No job (nil) is younger than any.
+func (g *gang) youngerThan(o *gang) bool {
+	if g == nil || o == nil {
+		return g != nil
+	}
+	return g.since.After(o.since) || g.since.Equal(o.since) && g.job > o.job
 }
 
 // giveBack releases all nodes of the jobs at once because culprit cannot boot. Nodes that other jobs wait for are kept,
