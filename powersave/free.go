@@ -73,6 +73,9 @@ func (e *Engine) nodesUpdated(ev NodesUpdated) {
 			if ev.Update.State == StateResume {
 				o.times.Freed = e.now
 			}
+			if _, closed := e.closed[n.set]; closed { // else Slurm would choose it until the next complete read
+				e.reads.wantComplete(e.now.Add(e.cfg.PollSlow))
+			}
 			e.reads.want(e.now.Add(e.cfg.PollSlow))
 		} else {
 			// Not vital: SuspendTimeout frees the name as well. Look at Slurm again, then retry.
