@@ -22,7 +22,7 @@ build: ## build the programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: generate
-generate: ## regenerate clients, deep copies and CRDs from the types
+generate: ## regenerate clients, deep copies and CRDs from the types, and the values of the charts
 	hack/codegen/generate.sh
 
 .PHONY: clean
@@ -32,13 +32,13 @@ clean: ## remove bin/ and out/
 ##@ Test
 
 .PHONY: test
-test: vet lint unit simulate localcluster-unit fuzz verify-generated localcluster-integration integration ## everything: vet, lint, unit tests, simulator, fuzz smoke, generated files, integration with both Slurm versions
+test: vet lint unit charts simulate localcluster-unit fuzz verify-generated localcluster-integration integration ## everything: vet, lint, unit tests, charts, simulator, fuzz smoke, generated files, integration with both Slurm versions
 
 .PHONY: vet
 vet: ## go vet, with every build tag
 	$(GO) vet ./...
 	$(GO) vet -tags integration ./...
-	$(GO) vet -tags integration,load,faults,keda,scale,controlplane ./test/... ./powersave/bridge
+	$(GO) vet -tags integration,load,faults,keda,scale,controlplane,charts ./test/... ./powersave/bridge
 	$(GO) vet -tags mutants ./powersave/sim
 
 .PHONY: lint
@@ -48,6 +48,10 @@ lint: ## golangci-lint with .golangci.yml, shellcheck on the scripts
 .PHONY: unit
 unit: ## unit tests with the race detector
 	hack/gotest.sh -race ./...
+
+.PHONY: charts
+charts: ## lint and render the Helm charts; builds Helm once
+	$(GO) test -count=1 -tags charts ./test/charts
 
 .PHONY: simulate
 simulate: SCHEDULES ?= 20000

@@ -2,6 +2,7 @@
 # Makes everything in the repository that is generated:
 #   from kube/api: kube/api/*/zz_generated.deepcopy.go, kube/generated/ (clientset, listers, informers),
 #     helm/slurmtide-crds/templates/ (CRDs)
+#   from helm/*/values.in.yaml and the CRDs: values.yaml, values.schema.json and the table in README.md beside it
 #   from scaler/external/externalscaler/*.proto: *.pb.go beside it
 #
 #   generate.sh          write the files
@@ -29,7 +30,7 @@ work=$tmp/module
 out=$tmp/out
 mkdir -p "$bin" "$work/kube" "$out/$crds" "$out/$generated"
 
-go build -C "$here" -o "$bin/" tool ./trimcrd ./protogen
+go build -C "$here" -o "$bin/" tool ./trimcrd ./protogen ./chartvalues
 : >"$tmp/header"
 cp "$root/go.mod" "$root/go.sum" "$work/"
 cp -r "$root/$apis" "$work/$apis"
@@ -61,10 +62,18 @@ for file in "$tmp"/crd/slurmtide.io_*.yaml; do
 	"$bin/trimcrd" <"$file" >"$out/$crds/${name#slurmtide.io_}"
 done
 
+charts=()
+for file in "$root"/helm/*/values.in.yaml; do
+	chart=helm/$(basename "$(dirname "$file")")
+	mkdir -p "$out/$chart"
+	"$bin/chartvalues" "$root/$chart" "$out/$crds" "$out/$chart"
+	charts+=("$chart/values.yaml" "$chart/values.schema.json" "$chart/README.md")
+done
+
 "$bin/protogen" "$root/$proto" "$out/$proto" "$bin/protoc-gen-go" "$bin/protoc-gen-go-grpc"
 
 # Everything below these paths is ours to replace; what the generators no longer make goes away.
-targets=("$generated" "$crds")
+targets=("$generated" "$crds" "${charts[@]}")
 for dir in "$apis"/*/; do
 	targets+=("${dir}zz_generated.deepcopy.go")
 done

@@ -1,0 +1,318 @@
+//go:build charts
+
+// Package charts renders the charts of helm/ and looks at what comes out. No cluster is needed; TestCharts of test/integration has one.
+package charts
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slurmtide/slurmtide/internal/golden"
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/controlplane"
+	"github.com/slurmtide/slurmtide/kube/pods"
+)
+
+const root = "../../"
+
+var allCharts = []string{"slurmtide-crds", "slurmtide", "slurm"}
+
+// helm runs helm in the repository.
+func helm(args ...string) (stdout, stderr string, err error) {
+	cmd := exec.Command("hack/helm.sh", args...)
+	cmd.Dir = root
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+// render returns what the chart gives, with values in YAML.
+func render(t *testing.T, chart, values string) (out, said string, err error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(values), 0o644))
+	release, namespace := "slurmtide", "slurmtide-system"
+	if chart == "slurm" {
+		release, namespace = "tide", "slurm"
+	}
+	return helm("template", release, "helm/"+chart, "--namespace", namespace, "--values", file, "--kube-version", "1.36", "--api-versions", "slurmtide.io/v1alpha1")
+}
+
+// cases are the value sets in testdata, <chart>-<case>.values.yaml, and the examples of the charts' READMEs.
+func cases(t *testing.T) map[string]string {
+	all := map[string]string{}
+	files, err := filepath.Glob("testdata/*.values.yaml")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		all[strings.TrimSuffix(filepath.Base(file), ".values.yaml")] = string(text)
+	}
+	for _, chart := range []string{"slurmtide", "slurm"} {
+		text, err := os.ReadFile(root + "helm/" + chart + "/README.md")
+		require.NoError(t, err)
+		_, example, found := strings.Cut(string(text), "```yaml\n")
+		require.True(t, found)
+		example, _, _ = strings.Cut(example, "```\n")
+		all[chart+"-readme"] = example
+	}
+	require.Len(t, all, 8)
+	return all
+}
+
+func chartOf(name string) string {
+	chart, _, _ := strings.Cut(name, "-")
+	return chart
+}
+
+// What the charts give is written down, and made of objects that the API server knows field by field.
+func TestTemplates(t *testing.T) {
+	for name, values := range cases(t) {
+		t.Run(name, func(t *testing.T) {
+			out, said, err := render(t, chartOf(name), values)
+			require.NoError(t, err, said)
+			golden.Compare(t, "testdata/"+name+".golden.yaml", out)
+			assert.NotEmpty(t, decode(t, out))
+		})
+	}
+}
+
+// foreign are kinds of which there are no types here.
+var foreign = []string{"PodMonitor", "ServiceMonitor", "PrometheusRule", "APIService"}
+
+// decode reads the objects, and fails on fields that they do not have.
+func decode(t *testing.T, text string) (objects []runtime.Object) {
+	t.Helper()
+	known := runtime.NewScheme()
+	require.NoError(t, scheme.AddToScheme(known))
+	require.NoError(t, v1alpha1.AddToScheme(known))
+	decoder := serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer()
+	for _, document := range strings.Split("\n"+text, "\n---\n") {
+		var fields map[string]any
+		require.NoError(t, yaml.UnmarshalStrict([]byte(document), &fields), document)
+		kind, _ := fields["kind"].(string)
+		if len(fields) == 0 || slices.Contains(foreign, kind) {
+			continue
+		}
+		object, _, err := decoder.Decode([]byte(document), nil, nil)
+		require.NoError(t, err, document)
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// Values that are wrong are refused before anything is installed, and the message says which and why.
+func TestWrongValues(t *testing.T) {
+	for name, test := range map[string]struct{ chart, values, want string }{
+		"key":             {"slurmtide", "controler: {enabled: true}", "additional properties 'controler' not allowed"},
+		"type":            {"slurmtide", "controller: {replicas: two}", "at '/controller/replicas': got string, want integer"},
+		"digest":          {"slurmtide", "image: {digest: abc}", "at '/image/digest': 'abc' does not match pattern"},
+		"scaler":          {"slurmtide", "scaler: {enabled: true}", "scaler.clusters is empty: name a cluster and its slurmrestd"},
+		"slurmrestd":      {"slurmtide", "scaler: {enabled: true, clusters: [{name: tide}]}", "at '/scaler/clusters/0': missing property 'slurmrestd'"},
+		"client ca":       {"slurmtide", "scaler: {enabled: true, clusters: [{name: a, slurmrestd: b}], tls: {clientCA: true}}", "scaler.tls.clientCA wants scaler.tls.secretName"},
+		"metrics TLS":     {"slurmtide", "scaler: {enabled: true, clusters: [{name: a, slurmrestd: b}], externalMetrics: {enabled: true}}", "scaler.externalMetrics wants TLS"},
+		"field of a CRD":  {"slurm", "controller: {spec: {extraconf: a}}", "at '/controller/spec': additional properties 'extraconf' not allowed"},
+		"type in a CRD":   {"slurm", "restApi: {spec: {replicas: many}}", "at '/restApi/spec/replicas': got string, want integer"},
+		"no names":        {"slurm", "nodeSets: {cpu: {spec: {shape: {cpus: 1, realMemory: 100}}}}", "at '/nodeSets/cpu/spec': missing property 'nodeNames'"},
+		"user":            {"slurm", "tokens: {a: {spec: {}}}", "at '/tokens/a/spec': missing property 'username'"},
+		"two containers":  {"slurm", "nodeSets: {cpu: {slurmd: {tty: true}, spec: {nodeNames: a, shape: {cpus: 1, realMemory: 100}, template: {spec: {containers: [{name: slurmd}]}}}}}", "nodeSets.cpu: slurmd is for the chart's own container"},
+		"nothing in CRDs": {"slurmtide-crds", "a: 1", "additional properties 'a' not allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, said, err := render(t, test.chart, test.values)
+			require.Error(t, err)
+			assert.Contains(t, said, test.want)
+		})
+	}
+}
+
+func TestLint(t *testing.T) {
+	for _, chart := range allCharts {
+		out, said, err := helm("lint", "--strict", "helm/"+chart)
+		require.NoError(t, err, out+said)
+	}
+}
+
+// The charts give what the code asks for, and not a verb more. TestCharts sees that it is enough.
+func TestRights(t *testing.T) {
+	for _, name := range []string{"slurmtide-all", "slurmtide-namespaces"} {
+		t.Run(name, func(t *testing.T) {
+			out, said, err := render(t, "slurmtide", cases(t)[name])
+			require.NoError(t, err, said)
+			got := map[string][]string{}
+			for _, object := range decode(t, out) {
+				switch role := object.(type) {
+				case *rbacv1.ClusterRole:
+					got["cluster "+role.Name] = lines(role.Rules)
+				case *rbacv1.Role:
+					got[role.Namespace+" "+role.Name] = lines(role.Rules)
+				}
+			}
+			bind := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"slurmtide-bridge"}, Verbs: []string{"bind"}}
+			want := map[string][]string{
+				"cluster slurmtide-controller":                lines(append(pods.Rules(controlplane.Rights()), bind)),
+				"cluster slurmtide-bridge":                    lines(pods.Rules(controlplane.BridgeRights())),
+				"cluster slurmtide-bridge-hosts":              lines(pods.Rules(pods.ClusterRights())),
+				"slurmtide-system slurmtide-controller-lease": {"create leases.coordination.k8s.io", "get leases.coordination.k8s.io", "update leases.coordination.k8s.io"},
+			}
+			if name == "slurmtide-all" {
+				want["slurm slurmtide-scaler"] = []string{"list nodesets.slurmtide.io", "watch nodesets.slurmtide.io"}
+			}
+			assert.Equal(t, want, got)
+		})
+	}
+}
+
+// lines are the verbs of rules, one by one.
+func lines(rules []rbacv1.PolicyRule) (all []string) {
+	for _, r := range rules {
+		for _, verb := range r.Verbs {
+			all = append(all, strings.TrimSpace(verb+" "+strings.Join(r.Resources, ",")+"."+strings.Join(r.APIGroups, ",")+" "+strings.Join(r.ResourceNames, ",")))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Whom the rights are given to: the daemon's own account, in the namespaces that it works in alone if there are such.
+func TestBindings(t *testing.T) {
+	bound := func(name string) (got []string) {
+		out, said, err := render(t, "slurmtide", cases(t)[name])
+		require.NoError(t, err, said)
+		for _, object := range decode(t, out) {
+			switch b := object.(type) {
+			case *rbacv1.ClusterRoleBinding:
+				got = append(got, "everywhere "+b.RoleRef.Name+" to "+b.Subjects[0].Namespace+"/"+b.Subjects[0].Name)
+			case *rbacv1.RoleBinding:
+				got = append(got, b.Namespace+" "+b.RoleRef.Name+" to "+b.Subjects[0].Namespace+"/"+b.Subjects[0].Name)
+			}
+		}
+		slices.Sort(got)
+		return got
+	}
+	const account = " to slurmtide-system/slurmtide-controller"
+	assert.Equal(t, []string{"everywhere slurmtide-controller" + account, "slurmtide-system slurmtide-controller-lease" + account}, bound("slurmtide-default"))
+	assert.Equal(t, []string{"one slurmtide-controller" + account, "slurmtide-system slurmtide-controller-lease" + account, "two slurmtide-controller" + account}, bound("slurmtide-namespaces"))
+}
+
+// Pods of the charts meet the Pod Security Standard "restricted", and their root file system cannot be written to. Only slurmd runs as root, and
+// it is not privileged unless the values say so.
+func TestPodSecurity(t *testing.T) {
+	seen := 0
+	for name, values := range cases(t) {
+		out, said, err := render(t, chartOf(name), values)
+		require.NoError(t, err, said)
+		for _, object := range decode(t, out) {
+			var spec *corev1.PodSpec
+			switch object := object.(type) {
+			case *appsv1.Deployment:
+				spec = &object.Spec.Template.Spec
+			case *corev1.Pod:
+				spec = &object.Spec
+			case *v1alpha1.NodeSet:
+				for _, c := range object.Spec.Template.Spec.Containers {
+					assert.True(t, c.SecurityContext == nil || c.SecurityContext.Privileged == nil || object.Name == "privileged", "%s: %s", name, object.Name)
+				}
+				continue
+			default:
+				continue
+			}
+			seen++
+			assert.True(t, *spec.SecurityContext.RunAsNonRoot, name)
+			assert.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, spec.SecurityContext.SeccompProfile.Type, name)
+			for _, c := range append(spec.InitContainers, spec.Containers...) {
+				assert.Equal(t, &corev1.SecurityContext{
+					AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				}, c.SecurityContext, "%s: %s", name, c.Name)
+			}
+		}
+	}
+	assert.Positive(t, seen)
+}
+
+var metric = regexp.MustCompile(`slurmtide_[a-z_]+`)
+
+// Alerts and dashboards ask for metrics that the daemons have.
+func TestMetrics(t *testing.T) {
+	have := map[string]bool{}
+	name := regexp.MustCompile(`"(slurmtide_[a-z_]+)"|\bdesc\("([a-z_]+)"`) // desc is the scaler's
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range name.FindAllSubmatch(text, -1) {
+			have[string(m[1])] = true
+			have["slurmtide_scaler_"+string(m[2])] = true
+		}
+		return err
+	}))
+	require.True(t, have["slurmtide_readable"])
+	for _, chart := range []string{"slurmtide", "slurm"} {
+		out, said, err := render(t, chart, cases(t)[chart+"-all"])
+		require.NoError(t, err, said)
+		asked := metric.FindAllString(out, -1)
+		require.NotEmpty(t, asked)
+		for _, m := range asked {
+			assert.True(t, have[m] || have[strings.TrimSuffix(m, "_bucket")], "%s: there is no metric %s", chart, m)
+		}
+	}
+}
+
+func TestDashboards(t *testing.T) {
+	files, err := filepath.Glob(root + "helm/*/dashboards/*.json")
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var board struct {
+			Panels []struct {
+				ID      int
+				Title   string
+				Targets []struct{ Expr string }
+			}
+		}
+		require.NoError(t, json.Unmarshal(text, &board), file)
+		for i, panel := range board.Panels {
+			assert.Equal(t, i+1, panel.ID, file)
+			assert.NotEmpty(t, panel.Title, file)
+			for _, target := range panel.Targets {
+				assert.Contains(t, target.Expr, `namespace="$namespace"`, "%s: %s", file, panel.Title)
+			}
+		}
+	}
+}
+
+// The charts are of one release.
+func TestVersions(t *testing.T) {
+	seen := map[string]bool{}
+	for _, chart := range allCharts {
+		text, err := os.ReadFile(root + "helm/" + chart + "/Chart.yaml")
+		require.NoError(t, err)
+		var about struct{ Version, AppVersion, KubeVersion string }
+		require.NoError(t, yaml.Unmarshal(text, &about))
+		assert.Equal(t, about.Version, about.AppVersion, chart)
+		seen[about.Version+" "+about.KubeVersion] = true
+	}
+	assert.Len(t, seen, 1)
+}
