@@ -89,7 +89,7 @@ test-demand: ## 200 made-up queues before real slurmctlds of both versions: do t
 
 .PHONY: test-scale
 test-scale: ## what scales by the queue (floors, look-ahead, mode Dynamic, scaler, HPA), with every Slurm version; make test has the newest only
-	TAGS=integration,scale RUN='TestFloor|TestDynamic|TestLookAhead|TestScaler|TestExternalMetrics|TestDemand' hack/integration.sh
+	TAGS=integration,scale RUN='TestFloor|TestDynamic|TestLookAhead|TestScaler|TestDemand' hack/integration.sh
 
 .PHONY: test-load
 test-load: ## 1,000 start gates waiting at once, both Slurm versions
@@ -100,8 +100,9 @@ e2e-control-plane: ## slurmtide controller makes Slurm clusters of a few objects
 	TAGS=integration,controlplane RUN=TestControlPlane hack/integration.sh
 
 .PHONY: e2e-keda
-e2e-keda: ## the real KEDA scales by Slurm's queue; builds KEDA once (see hack/keda/README.md)
+e2e-keda: ## the real KEDA, then a plain HPA, scale by Slurm's queue; builds KEDA once (see hack/keda/README.md). SLACK=30s lets figures be over their limits on a busy machine
 	NAME=$${NAME:-slurmtide-keda} TAGS=integration,keda RUN=TestKEDA hack/integration.sh
+	TAGS=integration,scale RUN=TestScalerExample hack/integration.sh
 
 ##@ Benchmarks
 

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -149,11 +150,13 @@ type kedaFigure struct {
 	Limit   float64 `json:"limit"` // what is promised on a machine that has nothing else to do
 }
 
-// kedaFigure keeps a figure. Machines are shared, and ten nodes that boot at once want two idle cores: it fails a minute above the limit only.
+// kedaFigure keeps a figure, and fails above its limit. SLACK is what a machine that is not idle may take longer ("30s").
 func (c *cluster) kedaFigure(what, version string, took, limit time.Duration) {
 	c.t.Helper()
 	c.t.Logf("FIGURE %s, Slurm %s: %.1f s (limit %.0f s)", what, version, took.Seconds(), limit.Seconds())
-	assert.Less(c.t, took, limit+time.Minute, "%s", what)
+	slack, err := time.ParseDuration(cmp.Or(os.Getenv("SLACK"), "0s"))
+	require.NoError(c.t, err, "SLACK")
+	assert.LessOrEqual(c.t, took, limit+slack, "%s", what)
 	path := filepath.Join("..", "..", "out", "e2e-keda.json")
 	var all []kedaFigure
 	if b, err := os.ReadFile(path); err == nil {

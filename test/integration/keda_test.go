@@ -24,10 +24,10 @@ const examples = guide + "keda/"
 const kedaNodes = "cpu-[0-49]"
 
 // deployKEDA puts up a stack with the names that the examples have, and the scaler.
-func deployKEDA(t *testing.T, version string, o stack.Options, set nodeSet) *cluster {
+func deployKEDA(t *testing.T, version string, o stack.Options, sets ...nodeSet) *cluster {
 	t.Helper()
 	o.Namespace, o.ClusterName, o.OpenSlurmrestd = "slurm", "tide", true
-	c := deploy(t, "keda", version, o, set)
+	c := deploy(t, "keda", version, o, sets...)
 	kubectl(t, "", "apply", "-f", examples+"scaler.yaml")
 	c.scaleScaler(1)
 	return c
@@ -161,11 +161,15 @@ func kedaScales(t *testing.T, version string) {
 		k.reaches(3)
 		require.NoError(c.t, c.Signal(c.ctx, "STOP", stack.ContainerSlurmctld))
 		c.kedaCondition("Ready", "False")
-		// Not a multiple of pollingInterval: KEDA 2.21 may take an error for no need when the ScaledObject is edited in the middle of a poll.
-		k.stays(47500 * time.Millisecond)
-		// With a fallback that is never fewer than there are.
+		k.stays(45 * time.Second)
+		require.NoError(c.t, c.Signal(c.ctx, "CONT", stack.ContainerSlurmctld))
+		c.kedaCondition("Ready", "True")
+		assert.Equal(c.t, "RUNNING", c.jobField(id, "JobState"))
+		// With a fallback that is never fewer than there are. (KEDA 2.21 may take an error for no need when a ScaledObject is edited while polls fail.)
 		kubectl(c.t, "", "-n", c.ns, "patch", "scaledobject", "cpu", "--type=merge", "-p",
 			`{"spec":{"fallback":{"failureThreshold":2,"replicas":2,"behavior":"currentReplicasIfHigher"}}}`)
+		k.stays(15 * time.Second)
+		require.NoError(c.t, c.Signal(c.ctx, "STOP", stack.ContainerSlurmctld))
 		c.kedaCondition("Fallback", "True")
 		k.stays(30 * time.Second)
 		require.NoError(c.t, c.Signal(c.ctx, "CONT", stack.ContainerSlurmctld))
@@ -212,8 +216,13 @@ func (c *cluster) scaledObject(file string) {
 // kedaCondition waits for a condition of the ScaledObject cpu.
 func (c *cluster) kedaCondition(condition, status string) {
 	c.t.Helper()
-	c.eventually(fmt.Sprintf("the ScaledObject to be %s=%s", condition, status), func() (bool, string) {
-		out := kubectl(c.t, "", "-n", c.ns, "get", "scaledobject", "cpu", "-o", `jsonpath={range .status.conditions[*]}{.type}={.status} {.message}{"\n"}{end}`)
+	c.scaledObjectIs("cpu", condition, status)
+}
+
+func (c *cluster) scaledObjectIs(name, condition, status string) {
+	c.t.Helper()
+	c.eventually(fmt.Sprintf("ScaledObject %s to be %s=%s", name, condition, status), func() (bool, string) {
+		out := kubectl(c.t, "", "-n", c.ns, "get", "scaledobject", name, "-o", `jsonpath={range .status.conditions[*]}{.type}={.status} {.message}{"\n"}{end}`)
 		return strings.Contains(out, condition+"="+status), out
 	})
 }
