@@ -65,21 +65,3 @@ func (r Report) Job(id uint32) (JobDemand, bool) {
 	}
 	return JobDemand{}, false
 }
-
-// Misses are the jobs that no NodeSet can ever run, by number, with the nearest miss. It is how they are reported once.
-type Misses map[uint32]string
-
-// Next returns those of a report, and which of them m did not have, or had for another reason.
-func (m Misses) Next(r Report) (all Misses, fresh []JobDemand) {
-	all = Misses{}
-	for _, j := range r.Jobs {
-		if j.Why != WhyImpossible {
-			continue
-		}
-		all[j.ID] = j.Detail
-		if m[j.ID] != j.Detail {
-			fresh = append(fresh, j)
-		}
-	}
-	return all, fresh
-}

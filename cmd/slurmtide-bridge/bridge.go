@@ -136,7 +136,7 @@ func runBridge(c *urfave.Context) error {
 		Tell: func(w powersave.WarmWished) { b.WarmWished(w) },
 	})
 	d = loop.New(loop.Config{
-		Slurm: slurm, Kubernetes: kube, Log: log.With("mode", "Dynamic"),
+		Slurm: slurm, Kubernetes: kube, Log: log.With("mode", "Dynamic"), Metrics: loop.NewMetrics(registry),
 		Plan: dynamic.Config{Owner: "slurmtide: NodeSet " + c.String("namespace") + "/"}, Options: scaler.Options{Select: selects},
 	})
 	parts := []func(context.Context) error{

@@ -233,8 +233,10 @@ func (p *Planner) demand(sets []string) map[string]scaler.NodeSetDemand {
 	for _, name := range sets {
 		s.NodeSets = append(s.NodeSets, scaler.NodeSet{Name: name, Max: max[name], Shape: shapes[name], Partitions: parts[name]})
 	}
+	all := scaler.Demand(p.now, s)
+	p.miss(all, s, len(sets))
 	report := map[string]scaler.NodeSetDemand{}
-	for _, d := range scaler.Demand(p.now, s).NodeSets {
+	for _, d := range all.NodeSets {
 		report[d.Name] = d
 	}
 	return report

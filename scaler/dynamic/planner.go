@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/scaler"
 )
 
 // Planner decides. Use it from one goroutine.
@@ -25,7 +26,9 @@ type Planner struct {
 	claims  map[string]claim
 	unclear string                    // why claims are not all there are
 	used    map[string]map[string]int // what offerings counted in this step
-	notes   []Action                  // what Done has to report
+	misses  scaler.Misses
+	recheck bool     // NodeSets have changed since misses were looked for
+	notes   []Action // what Done has to report
 	out     []Action
 }
 
@@ -175,7 +178,7 @@ func (p *Planner) takeSets() {
 		return
 	}
 	before := p.sets
-	p.sets = map[string]*set{}
+	p.sets, p.recheck = map[string]*set{}, true
 	var all []powersave.NodeSet
 	for _, s := range p.facts.Sets {
 		if s.Dynamic == nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/status"
 
+	"github.com/slurmtide/slurmtide/scaler"
 	pb "github.com/slurmtide/slurmtide/scaler/external/externalscaler"
 	"github.com/slurmtide/slurmtide/scaler/watch"
 )
@@ -71,9 +72,9 @@ func (o Options) done(method string, start time.Time, err error) {
 
 // figureCollector turns the newest figures into metrics when they are asked for.
 type figureCollector struct {
-	clusters                                       map[string]Source
-	readable, readAt                               *prometheus.Desc
-	needed, fresh, nodes, demand, running, classes *prometheus.Desc
+	clusters                                               map[string]Source
+	readable, readAt                                       *prometheus.Desc
+	needed, fresh, nodes, demand, running, classes, misses *prometheus.Desc
 }
 
 func newFigureCollector(clusters map[string]Source) *figureCollector {
@@ -90,11 +91,12 @@ func newFigureCollector(clusters map[string]Source) *figureCollector {
 		demand:   desc("pending_demand", "What pending jobs that count ask of a NodeSet.", "nodeset", "resource"),
 		running:  desc("running", "What runs on a NodeSet.", "nodeset", "resource"),
 		classes:  desc("pending_jobs", "Pending jobs by why they count, or do not; an array's tasks that slurmctld has not looked at are one.", "why"),
+		misses:   desc("impossible_jobs", "Pending jobs that no NodeSet can ever run, by what comes nearest; more than 20 different misses are others.", "miss"),
 	}
 }
 
 func (c *figureCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.readable, c.readAt, c.needed, c.fresh, c.nodes, c.demand, c.running, c.classes} {
+	for _, d := range []*prometheus.Desc{c.readable, c.readAt, c.needed, c.fresh, c.nodes, c.demand, c.running, c.classes, c.misses} {
 		ch <- d
 	}
 }
@@ -142,5 +144,8 @@ func (c *figureCollector) collect(f watch.Figures, gauge func(*prometheus.Desc, 
 	}
 	for class, n := range why {
 		gauge(c.classes, float64(n), class)
+	}
+	for miss, n := range scaler.MissesOf(f.Report).Count() {
+		gauge(c.misses, float64(n), miss)
 	}
 }

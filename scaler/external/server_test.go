@@ -451,19 +451,20 @@ func TestMetrics(t *testing.T) {
 	require.Error(t, err)
 	got := gather(t, registry)
 	for name, want := range map[string]float64{
-		`slurmtide_scaler_nodes_needed{cluster="one",nodeset="cpu"}`:                       2,
-		`slurmtide_scaler_nodes_needed{cluster="one",nodeset="gpu"}`:                       1,
-		`slurmtide_scaler_nodes_to_power_up{cluster="one",estimate="lower",nodeset="cpu"}`: 2,
-		`slurmtide_scaler_nodes{cluster="one",nodeset="gpu",state="in_use"}`:               1,
-		`slurmtide_scaler_nodes{cluster="one",nodeset="cpu",state="off"}`:                  3,
-		`slurmtide_scaler_pending_demand{cluster="one",nodeset="cpu",resource="cpus"}`:     8,
-		`slurmtide_scaler_running{cluster="one",nodeset="gpu",resource="gpus"}`:            3,
-		`slurmtide_scaler_pending_jobs{cluster="one",why="capacity"}`:                      2,
-		`slurmtide_scaler_pending_jobs{cluster="one",why="impossible"}`:                    1,
-		`slurmtide_scaler_read_failures_total{cluster="one",what="jobs"}`:                  1,
-		`slurmtide_scaler_readable{cluster="one"}`:                                         1,
-		`slurmtide_scaler_requests_total{code="InvalidArgument",method="IsActive"}`:        1,
-		`slurmtide_scaler_requests_total{code="OK",method="IsActive"}`:                     1,
+		`slurmtide_scaler_nodes_needed{cluster="one",nodeset="cpu"}`:                                               2,
+		`slurmtide_scaler_nodes_needed{cluster="one",nodeset="gpu"}`:                                               1,
+		`slurmtide_scaler_nodes_to_power_up{cluster="one",estimate="lower",nodeset="cpu"}`:                         2,
+		`slurmtide_scaler_nodes{cluster="one",nodeset="gpu",state="in_use"}`:                                       1,
+		`slurmtide_scaler_nodes{cluster="one",nodeset="cpu",state="off"}`:                                          3,
+		`slurmtide_scaler_pending_demand{cluster="one",nodeset="cpu",resource="cpus"}`:                             8,
+		`slurmtide_scaler_running{cluster="one",nodeset="gpu",resource="gpus"}`:                                    3,
+		`slurmtide_scaler_pending_jobs{cluster="one",why="capacity"}`:                                              2,
+		`slurmtide_scaler_pending_jobs{cluster="one",why="impossible"}`:                                            1,
+		`slurmtide_scaler_impossible_jobs{cluster="one",miss="needs 4000 MiB on a node, NodeSet cpu offers 1000"}`: 1,
+		`slurmtide_scaler_read_failures_total{cluster="one",what="jobs"}`:                                          1,
+		`slurmtide_scaler_readable{cluster="one"}`:                                                                 1,
+		`slurmtide_scaler_requests_total{code="InvalidArgument",method="IsActive"}`:                                1,
+		`slurmtide_scaler_requests_total{code="OK",method="IsActive"}`:                                             1,
 	} {
 		value, ok := got[name]
 		assert.True(t, ok, name)

@@ -86,19 +86,3 @@ func ExplainJobs(clusters map[string]Latester) http.Handler {
 	})
 	return mux
 }
-
-// maxMisses is how many jobs that can never run are logged in full at a time.
-const maxMisses = 20
-
-// tellMisses logs the jobs that no NodeSet can ever run, each once.
-func (r *reader) tellMisses(report scaler.Report) {
-	var fresh []scaler.JobDemand
-	r.misses, fresh = r.misses.Next(report)
-	for i, j := range fresh {
-		if i == maxMisses {
-			r.w.cfg.Log.Warn("more jobs that no NodeSet can ever run", "jobs", len(fresh)-maxMisses)
-			break
-		}
-		r.w.cfg.Log.Warn("no NodeSet can ever run a job", "job", j.ID, "miss", j.Detail)
-	}
-}

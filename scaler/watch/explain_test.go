@@ -2,10 +2,8 @@ package watch
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -54,21 +52,4 @@ func TestExplainJobs(t *testing.T) {
 		assert.Equal(t, want.status, w.Code, path)
 		assert.Equal(t, want.text, w.Body.String(), path)
 	}
-}
-
-// What can never run is logged once, with the nearest miss; of many at a time the rest only by number.
-func TestMissesAreLoggedOnce(t *testing.T) {
-	var text strings.Builder
-	r := reader{w: New(Config{Log: slog.New(slog.NewTextHandler(&text, nil))})}
-	var report scaler.Report
-	for id := range uint32(maxMisses + 3) {
-		report.Jobs = append(report.Jobs, scaler.JobDemand{ID: id + 1, Why: scaler.WhyImpossible, Detail: "needs gpu:h200:8, NodeSet gpu offers gpu:h100:8"})
-	}
-	r.tellMisses(report)
-	assert.Contains(t, text.String(), `job=1 miss="needs gpu:h200:8, NodeSet gpu offers gpu:h100:8"`)
-	assert.Contains(t, text.String(), "jobs=3\n")
-	assert.Equal(t, maxMisses+1, strings.Count(text.String(), "\n"))
-	text.Reset()
-	r.tellMisses(report)
-	assert.Empty(t, text.String())
 }

@@ -394,7 +394,7 @@ func (r *reader) publish() error {
 	f.NodesOlder = r.nodesOlder
 	end := w.cfg.Now()
 	w.cfg.OnRead("demand", end.Sub(now), nil)
-	r.tellMisses(f.Report)
+	r.misses = r.misses.Tell(scaler.MissesOf(f.Report), w.cfg.Log.Warn)
 	r.stale, r.begins = false, nextBegin(now, snap.Jobs)
 	rest := end.Add(end.Sub(now)) // leave the CPU to those who ask
 	for _, next := range []*time.Time{&r.jobsNext, &r.peekNext} {

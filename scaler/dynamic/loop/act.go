@@ -215,6 +215,7 @@ func (l *Loop) publish(ctx context.Context, now time.Time) {
 	l.statusAt = now.Add(statusPause)
 	counts := l.planner.Counts(stale)
 	l.show(counts)
+	l.Metrics.misses(l.planner.Misses())
 	for _, c := range counts {
 		if l.writing[c.Name] || reflect.DeepEqual(l.sent[c.Name], c) {
 			continue

@@ -57,6 +57,7 @@ type Config struct {
 	Slurm      Slurm
 	Kubernetes Kubernetes
 	Log        *slog.Logger
+	Metrics    *Metrics // may be nil
 	Plan       dynamic.Config
 	// Options for scaler.Demand. What Slurm itself tells of them goes before.
 	Options scaler.Options
@@ -298,6 +299,7 @@ func (l *Loop) Lead(leading bool) {
 		}
 		l.leading, l.planner, l.options = leading, nil, nil
 		l.show(nil)
+		l.Metrics.misses(nil)
 		clear(l.sent)
 		l.start()
 	})

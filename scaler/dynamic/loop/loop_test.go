@@ -1,17 +1,20 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -38,6 +41,7 @@ type world struct {
 	slow    time.Duration // what a read of the records takes
 	never   bool          // pods do not register
 	selects int           // reads of the configuration
+	wants   uint32        // CPUs of a job, if not 2
 }
 
 func (w *world) call(format string, args ...any) {
@@ -96,7 +100,8 @@ func (w *world) QueueJobs(_ context.Context, since time.Time) ([]scaler.Job, tim
 	}
 	var jobs []scaler.Job
 	for i := range w.pending {
-		jobs = append(jobs, scaler.Job{ID: uint32(i + 1), Priority: 1, Request: scaler.Request{Partitions: "all", MinNodes: 1, Tasks: 1, CPUs: 2, CPUsPerTask: 2}})
+		cpus := cmp.Or(w.wants, 2)
+		jobs = append(jobs, scaler.Job{ID: uint32(i + 1), Priority: 1, Request: scaler.Request{Partitions: "all", MinNodes: 1, Tasks: 1, CPUs: cpus, CPUsPerTask: cpus}})
 	}
 	for name := range w.running {
 		jobs = append(jobs, scaler.Job{ID: 1000, State: scaler.JobRunning, Nodes: name})
@@ -400,5 +405,38 @@ func TestLoopSaysThatFiguresAreOld(t *testing.T) {
 		assert.Empty(t, status().Stale)
 		assert.Zero(t, status().Unread)
 		assert.Equal(t, held, status().Floor)
+	})
+}
+
+// A job that can never run is logged, and counted, by the bridge that leads.
+func TestLoopMisses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		var log strings.Builder
+		w := begin(t, func(w *world, c *Config) {
+			c.Metrics, c.Log = NewMetrics(registry), slog.New(slog.NewTextHandler(&log, nil))
+			w.wants = 99
+		})
+		w.loop.NodeSets([]powersave.NodeSet{w.set()})
+		w.submit(2)
+		time.Sleep(10 * time.Second)
+		assert.Empty(t, w.said())
+		assert.Contains(t, log.String(), "job: 2, miss: needs 99 CPUs on a node, NodeSet dyn offers 2")
+		assert.Equal(t, 2, strings.Count(log.String(), "WARN"), log.String())
+		count := func() (jobs float64) {
+			families, err := registry.Gather()
+			require.NoError(t, err)
+			for _, f := range families {
+				for _, m := range f.Metric {
+					assert.Equal(t, "needs 99 CPUs on a node, NodeSet dyn offers 2", m.Label[0].GetValue())
+					jobs += m.Gauge.GetValue()
+				}
+			}
+			return jobs
+		}
+		assert.InDelta(t, 2, count(), 0)
+		w.loop.Lead(false)
+		time.Sleep(time.Second)
+		assert.Zero(t, count())
 	})
 }
