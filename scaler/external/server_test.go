@@ -73,7 +73,7 @@ func (s *slurm) QueuePartitions(context.Context) ([]scaler.Partition, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
-	return []scaler.Partition{{Name: "cpu"}, {Name: "gpu"}, {Name: "all"}, {Name: "slinky"}, {Name: "free"}}, s.fails
+	return []scaler.Partition{{Name: "cpu"}, {Name: "gpu"}, {Name: "all"}, {Name: "slinky"}, {Name: "free"}, {Name: "card"}, {Name: "alien"}}, s.fails
 }
 
 func (s *slurm) QueueNodes(context.Context) ([]scaler.Node, error) {
@@ -165,7 +165,26 @@ func TestAnswers(t *testing.T) {
 	for i, state := range []scaler.NodeState{scaler.NodeUp, scaler.NodeOff, scaler.NodeOff} {
 		s.nodes = append(s.nodes, scaler.Node{Name: fmt.Sprintf("free-%d", i), Partitions: []string{"free"}, State: state, Shape: &scaler.Shape{CPUs: 4, Memory: 1000}})
 	}
+	// A node with a job, and one that waits and fits beside it; the same of nodes of others, with one job more.
+	cards := &scaler.Shape{CPUs: 8, Memory: 8000, Gres: "gpu:4"}
+	s.sets = append(s.sets, scaler.NodeSet{Name: "card"})
+	for i, name := range []string{"card", "alien"} {
+		s.nodes = append(s.nodes, scaler.Node{Name: name + "-0", Partitions: []string{name}, State: scaler.NodeUp, Shape: cards, AllocCPUs: 6, AllocMemory: 1000, GresUsed: "gpu:3"})
+		s.jobs = append(s.jobs, scaler.Job{ID: uint32(100 + i), State: scaler.JobRunning, Nodes: name + "-0"})
+		for k := range 1 + i {
+			s.jobs = append(s.jobs, scaler.Job{ID: uint32(110 + 10*i + k), Reason: "Resources", Priority: 1, Request: scaler.Request{
+				Partitions: name, Tasks: 1, CPUs: 2, CPUsPerTask: 2, Memory: 1000, TRESPerJob: "gres/gpu:1",
+			}})
+		}
+	}
 	s.mu.Unlock()
+	alien := func(more ...string) meta {
+		m := meta{"partition": "alien", "cpus": "8", "memory": "8000", "gres": "gpu:4", "maxNodes": "3"}
+		for i := 0; i < len(more); i += 2 {
+			m[more[i]] = more[i+1]
+		}
+		return m
+	}
 	s.submit("free", 2)
 	for name, tc := range map[string]struct {
 		meta   meta
@@ -188,6 +207,16 @@ func TestAnswers(t *testing.T) {
 		"jobs running":             {meta{"nodeSet": "gpu", "metric": "jobs", "target": "1"}, "slurm-jobs", 1, 1, true},
 		"nodes of others, at most": {slinky(), "slurm-nodes", 1, 5, true},
 		"cpus of others":           {slinky("metric", "cpus", "target", "4"), "slurm-cpus", 4, 20, true},
+		"jobs, running or not":     {meta{"nodeSet": "card", "metric": "jobs", "target": "1"}, "slurm-jobs", 1, 2, true},
+		"cpus, running or not":     {meta{"nodeSet": "card", "metric": "cpus", "target": "8"}, "slurm-cpus", 8, 8, true},
+		"gpus, running or not":     {meta{"nodeSet": "card", "metric": "gpus", "target": "4"}, "slurm-gpus", 4, 4, true},
+		"jobs that wait":           {meta{"nodeSet": "card", "metric": "jobs", "target": "1", "includeRunning": "false"}, "slurm-jobs", 1, 1, true},
+		"cpus of jobs that wait":   {meta{"nodeSet": "card", "metric": "cpus", "target": "8", "includeRunning": "false"}, "slurm-cpus", 8, 2, true},
+		"gpus of jobs that wait":   {meta{"nodeSet": "card", "metric": "gpus", "target": "4", "includeRunning": "false"}, "slurm-gpus", 4, 1, true},
+		"gpus of others":           {alien("metric", "gpus", "target", "4"), "slurm-gpus", 4, 5, true},
+		"jobs of others":           {alien("metric", "jobs", "target", "1"), "slurm-jobs", 1, 3, true},
+		"gpus that others wait":    {alien("metric", "gpus", "target", "4", "includeRunning", "false"), "slurm-gpus", 4, 2, true},
+		"nodes of others with GPU": {alien(), "slurm-nodes", 1, 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
@@ -432,66 +461,4 @@ func TestHealthAndReflection(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, list.String(), "externalscaler.ExternalScaler")
 	require.NoError(t, stream.CloseSend())
-}
-
-func TestMetrics(t *testing.T) {
-	s := newSlurm(3)
-	s.submit("cpu", 2)
-	s.submit("cpu", 1)
-	s.jobs[len(s.jobs)-1].Memory = 4000 // no node has as much
-	clusters := map[string]Source{"one": watcher(t, s)}
-	registry := prometheus.NewRegistry()
-	m := NewMetrics(registry, clusters)
-	m.Read("one")("jobs", time.Millisecond, nil)
-	m.Read("one")("jobs", time.Millisecond, errors.New("no"))
-	client := pb.NewExternalScalerClient(dial(t, serve(t, NewService(clusters), Options{Metrics: m}), nil))
-	_, err := client.IsActive(t.Context(), ref(meta{"nodeSet": "cpu"}))
-	require.NoError(t, err)
-	_, err = client.IsActive(t.Context(), ref(nil))
-	require.Error(t, err)
-	got := gather(t, registry)
-	for name, want := range map[string]float64{
-		`slurmtide_scaler_nodes_needed{cluster="one",nodeset="cpu"}`:                                               2,
-		`slurmtide_scaler_nodes_needed{cluster="one",nodeset="gpu"}`:                                               1,
-		`slurmtide_scaler_nodes_to_power_up{cluster="one",estimate="lower",nodeset="cpu"}`:                         2,
-		`slurmtide_scaler_nodes{cluster="one",nodeset="gpu",state="in_use"}`:                                       1,
-		`slurmtide_scaler_nodes{cluster="one",nodeset="cpu",state="off"}`:                                          3,
-		`slurmtide_scaler_pending_demand{cluster="one",nodeset="cpu",resource="cpus"}`:                             8,
-		`slurmtide_scaler_running{cluster="one",nodeset="gpu",resource="gpus"}`:                                    3,
-		`slurmtide_scaler_pending_jobs{cluster="one",why="capacity"}`:                                              2,
-		`slurmtide_scaler_pending_jobs{cluster="one",why="impossible"}`:                                            1,
-		`slurmtide_scaler_impossible_jobs{cluster="one",miss="needs 4000 MiB on a node, NodeSet cpu offers 1000"}`: 1,
-		`slurmtide_scaler_read_failures_total{cluster="one",what="jobs"}`:                                          1,
-		`slurmtide_scaler_readable{cluster="one"}`:                                                                 1,
-		`slurmtide_scaler_requests_total{code="InvalidArgument",method="IsActive"}`:                                1,
-		`slurmtide_scaler_requests_total{code="OK",method="IsActive"}`:                                             1,
-	} {
-		value, ok := got[name]
-		assert.True(t, ok, name)
-		assert.InDelta(t, want, value, 0, name)
-	}
-	assert.InDelta(t, float64(time.Now().Unix()), got[`slurmtide_scaler_read_timestamp_seconds{cluster="one"}`], 30)
-	s.fail(errors.New("away"))
-	assert.Eventually(t, func() bool {
-		now := gather(t, registry)
-		_, figures := now[`slurmtide_scaler_nodes_needed{cluster="one",nodeset="cpu"}`]
-		return now[`slurmtide_scaler_readable{cluster="one"}`] == 0 && !figures
-	}, 10*time.Second, 50*time.Millisecond, "no figures, and not 0")
-}
-
-// gather returns counters and gauges by name and labels.
-func gather(t *testing.T, r *prometheus.Registry) map[string]float64 {
-	families, err := r.Gather()
-	require.NoError(t, err)
-	all := map[string]float64{}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			var labels []string
-			for _, l := range m.GetLabel() {
-				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
-			}
-			all[family.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
-	}
-	return all
 }

@@ -146,3 +146,42 @@ func TestShutdownWithOpenStreams(t *testing.T) {
 	require.NoError(t, <-served)
 	assert.Less(t, time.Since(start), stopWithin+2*time.Second)
 }
+
+// A stream pushes only when the figure passes the threshold, and again when it falls to it.
+func TestStreamThreshold(t *testing.T) {
+	s := newSlurm(10)
+	client := pb.NewExternalScalerClient(dial(t, serve(t, NewService(map[string]Source{"one": watcher(t, s)}), Options{}), nil))
+	stream, err := client.StreamIsActive(t.Context(), ref(meta{"nodeSet": "cpu", "activationThreshold": "2"}))
+	require.NoError(t, err)
+	got := make(chan bool, 10)
+	go func() {
+		defer close(got)
+		for {
+			r, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			got <- r.Result
+		}
+	}()
+	next := func() (pushed, ok bool) {
+		select {
+		case pushed, ok = <-got:
+		case <-time.After(time.Second):
+		}
+		return pushed, ok
+	}
+	pushed, ok := next()
+	require.True(t, ok)
+	require.False(t, pushed)
+	s.submit("cpu", 2)
+	pushed, _ = next()
+	require.False(t, pushed, "two are not more than two")
+	s.submit("cpu", 1)
+	require.Eventually(t, func() bool { pushed, _ := next(); return pushed }, 5*time.Second, time.Millisecond)
+	s.mu.Lock()
+	s.jobs = s.jobs[:len(s.jobs)-1]
+	s.at++
+	s.mu.Unlock()
+	require.Eventually(t, func() bool { pushed, ok := next(); return ok && !pushed }, 5*time.Second, time.Millisecond)
+}
