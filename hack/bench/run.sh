@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures, into out/bench.json and a table. Ratios compare figures of the same run. Brings up a
+# Measures, into out/bench.json and a table, which is out/bench.md, too. Ratios compare figures of the same run. Brings up a
 # cluster of its own and takes it down; KEEP=1 leaves it. The machine should have nothing else to do.
 #
 #   SLURM_VERSION=24.11   (default 26.05)
@@ -19,6 +19,8 @@ echo "measuring the resume program"
 go run ./hack/bench/resume -program bin/resume >out/bench-resume.json
 echo "measuring the engine"
 go test ./powersave -run '^$' -bench TenThousand -benchtime 10x | tee out/bench-engine.txt
+echo "measuring the demand model"
+go test ./scaler -run '^$' -bench Demand -benchtime 10x | tee out/bench-demand.txt
 echo "measuring the scaler"
 go run ./hack/bench/scaler >out/bench-scaler.json
 "${cluster[@]}" up
@@ -30,4 +32,5 @@ KUBECONFIG=$("${cluster[@]}" kubeconfig)
 export KUBECONFIG
 go run ./hack/bench/cluster -slurm "$version" -runs "${RUNS:-20}" -runs-without-gate "${SLOW_RUNS:-6}" -nodes "${NODES:-50}" \
 	-idle-nodes "${IDLE_NODES:-100}" -idle-for "${IDLE_FOR:-2m}" -queued-jobs "${QUEUED_JOBS:-20000}" >out/bench-cluster.json
-go run ./hack/bench/report -resume out/bench-resume.json -cluster out/bench-cluster.json -engine out/bench-engine.txt -scaler out/bench-scaler.json -out out/bench.json
+go run ./hack/bench/report -resume out/bench-resume.json -cluster out/bench-cluster.json -engine out/bench-engine.txt -scaler out/bench-scaler.json \
+	-demand out/bench-demand.txt -out out/bench.json -table out/bench.md

@@ -7,9 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -91,9 +91,11 @@ func main() {
 	clusterFile := flag.String("cluster", "", "JSON of bench/cluster")
 	engineFile := flag.String("engine", "", "output of the engine's Go benchmark")
 	scalerFile := flag.String("scaler", "", "JSON of bench/scaler")
+	demandFile := flag.String("demand", "", "output of the demand model's Go benchmark")
 	out := flag.String("out", "", "where the joined JSON goes")
+	table := flag.String("table", "", "where the table goes as Markdown, for docs/benchmarks.md")
 	flag.Parse()
-	missed, err := run(*resumeFile, *clusterFile, *engineFile, *scalerFile, *out)
+	missed, err := run(*resumeFile, *clusterFile, *engineFile, *scalerFile, *demandFile, *out, *table)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench report:", err)
 		os.Exit(1)
@@ -104,7 +106,7 @@ func main() {
 	}
 }
 
-func run(resumeFile, clusterFile, engineFile, scalerFile, out string) (missed int, err error) {
+func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, out, table string) (missed int, err error) {
 	rep := report{When: time.Now().UTC(), CPUs: runtime.NumCPU()}
 	var r resume
 	if rep.Resume, err = read(resumeFile, &r); err != nil {
@@ -118,7 +120,11 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, out string) (missed in
 	if rep.Scaler, err = read(scalerFile, &s); err != nil {
 		return 0, err
 	}
-	plan, step, err := engine(engineFile)
+	engine, err := readGoBench(engineFile)
+	if err != nil {
+		return 0, err
+	}
+	demand, err := readGoBench(demandFile)
 	if err != nil {
 		return 0, err
 	}
@@ -153,8 +159,28 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, out string) (missed in
 	add("memory of what was decoded", q.DecodeMiB, 0, "MiB")
 	add("demand reckoned from it", q.Demand*1000, 300, "ms")
 	add("the same, memory", q.DemandMiB, 200, "MiB")
-	add("engine, plan of a 10,000-node request", plan, 200, "ms")
-	add("engine, a step with 10,000 nodes in flight", step/1000, 1, "ms")
+	const ten, model = "BenchmarkTenThousandNodes", "BenchmarkDemand/requests="
+	for _, b := range []struct {
+		name      string
+		from      goBench
+		benchmark string
+		in        string
+		by, limit float64
+		unit      string
+	}{
+		{"engine, plan of a 10,000-node request with 1,000 jobs", engine, ten, "plan-ms/op", 1, 200, "ms"},
+		{"the same, with two offerings that have limits", engine, ten + "Offerings", "plan-ms/op", 1, 200, "ms"},
+		{"engine, a step with 10,000 nodes and 1,000 jobs in flight", engine, ten, "us/step", 1000, 1, "ms"},
+		{"demand, 5,000 nodes in 20 NodeSets, an array of 100,000 tasks and 20,000 jobs, no two alike", demand, model + "20000", "ns/op", 1e6, 300, "ms"},
+		{"the same, memory", demand, model + "20000", "B/op", 1e6, 200, "MB"},
+		{"the same, jobs of 500 kinds", demand, model + "500", "ns/op", 1e6, 300, "ms"},
+	} {
+		v, err := b.from.value(b.benchmark, b.in)
+		if err != nil {
+			return 0, err
+		}
+		add(b.name, v/b.by, b.limit, b.unit)
+	}
 
 	add(fmt.Sprintf("scaler, %d ScaledObjects polling, median answer", s.Objects), s.P50, 0, "ms")
 	add("the same, p99", s.P99, 5, "ms")
@@ -165,6 +191,9 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, out string) (missed in
 		return 0, err
 	}
 	if err := os.WriteFile(out, append(joined, '\n'), 0o644); err != nil {
+		return 0, err
+	}
+	if err := os.WriteFile(table, []byte(markdown(rep.Rows)), 0o644); err != nil {
 		return 0, err
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
@@ -193,21 +222,19 @@ func read(file string, into any) (json.RawMessage, error) {
 	return data, nil
 }
 
-var engineLine = regexp.MustCompile(`BenchmarkTenThousandNodes\S*\s.*?([\d.]+) plan-ms/op\s+([\d.]+) us/step`)
-
-// engine reads milliseconds for the plan and microseconds for a step.
-func engine(file string) (plan, step float64, err error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return 0, 0, err
+// markdown is the table of docs/benchmarks.md.
+func markdown(rows []row) string {
+	var b strings.Builder
+	b.WriteString("| figure | value | limit | unit |\n|---|---|---|---|\n")
+	for _, r := range rows {
+		name, limit := r.Name, ""
+		if !r.Met {
+			name += ", **missed**"
+		}
+		if r.Limit != 0 {
+			limit = strconv.FormatFloat(r.Limit, 'g', 3, 64)
+		}
+		fmt.Fprintf(&b, "| %s | %.3g | %s | %s |\n", name, r.Value, limit, r.Unit)
 	}
-	m := engineLine.FindSubmatch(data)
-	if m == nil {
-		return 0, 0, fmt.Errorf("%s has no result of BenchmarkTenThousandNodes", file)
-	}
-	if plan, err = strconv.ParseFloat(string(m[1]), 64); err != nil {
-		return 0, 0, err
-	}
-	step, err = strconv.ParseFloat(string(m[2]), 64)
-	return plan, step, err
+	return b.String()
 }

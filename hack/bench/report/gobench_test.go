@@ -1,0 +1,44 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestGoBench(t *testing.T) {
+	b := parseGoBench(`goos: linux
+pkg: github.com/slurmtide/slurmtide/scaler
+BenchmarkDemand/requests=50-2         	      26	  41306230 ns/op	        38.00 cpu-ms/op	 7000000 B/op	   11000 allocs/op
+BenchmarkDemand/requests=20000-2      	       6	 193000000 ns/op	       190.5 cpu-ms/op	64000000 B/op	  900000 allocs/op
+BenchmarkTenThousandNodes-2           	      10	  48000000 ns/op	        15.7 plan-ms/op	         3.2 us/step
+BenchmarkTenThousandNodesOfferings    	      10	  49000000 ns/op	        17.2 plan-ms/op	         3.4 us/step
+PASS
+ok  	github.com/slurmtide/slurmtide/scaler	5.2s
+`)
+	for _, want := range []struct {
+		name, unit string
+		value      float64
+	}{
+		{"BenchmarkDemand/requests=50", "ns/op", 41306230},
+		{"BenchmarkDemand/requests=20000", "B/op", 64e6},
+		{"BenchmarkTenThousandNodes", "plan-ms/op", 15.7},
+		{"BenchmarkTenThousandNodesOfferings", "us/step", 3.4},
+	} {
+		got, err := b.value(want.name, want.unit)
+		require.NoError(t, err)
+		assert.InDelta(t, want.value, got, 0, want)
+	}
+	_, err := b.value("BenchmarkDemand/requests=500", "ns/op")
+	assert.EqualError(t, err, "there is no ns/op of BenchmarkDemand/requests=500")
+}
+
+func TestTable(t *testing.T) {
+	assert.Equal(t, `| figure | value | limit | unit |
+|---|---|---|---|
+| one | 1.23 | 5 | ms |
+| two, **missed** | 7 | 5 |  |
+| three | 1.8e+04 |  | s |
+`, markdown([]row{{"one", 1.234, 5, "ms", true}, {"two", 7, 5, "", false}, {"three", 18000, 0, "s", true}}))
+}
