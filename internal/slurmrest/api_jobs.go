@@ -16,8 +16,8 @@ type jobAPI struct {
 	jobs       request
 	sharing    request // jobs, with how they share their nodes; nil: jobs tells it
 	job        func(id string) request
-	sharingJob func(id string) request  // the same of one job
-	states     func(ids string) request // of some jobs, separated by commas
+	sharingJob func(id string) request // the same of one job
+	states     request                 // without any job_id: of all
 	updateJob  func(id string, u powersave.JobUpdate) request
 	cancel     func(name string) request
 	requeue    func(name string, hold bool) request // nil before v0.0.45
@@ -31,11 +31,7 @@ func jobsV0042() jobAPI {
 		jobs: func(s string) (*http.Request, error) {
 			return v0042.NewSlurmV0042GetJobsRequest(s, &v0042.SlurmV0042GetJobsParams{Flags: ptr(v0042.SlurmV0042GetJobsParamsFlagsALL)})
 		},
-		states: func(ids string) request {
-			return func(s string) (*http.Request, error) {
-				return v0042.NewSlurmV0042GetJobsStateRequest(s, &v0042.SlurmV0042GetJobsStateParams{JobId: &ids})
-			}
-		},
+		states: func(s string) (*http.Request, error) { return v0042.NewSlurmV0042GetJobsStateRequest(s, nil) },
 		job: func(id string) request {
 			return func(s string) (*http.Request, error) {
 				return v0042.NewSlurmV0042GetJobRequest(s, id, &v0042.SlurmV0042GetJobParams{Flags: ptr(v0042.SlurmV0042GetJobParamsFlagsALL)})
@@ -59,11 +55,7 @@ func jobsV0043() jobAPI {
 		jobs: func(s string) (*http.Request, error) {
 			return v0043.NewSlurmV0043GetJobsRequest(s, &v0043.SlurmV0043GetJobsParams{Flags: ptr(v0043.SlurmV0043GetJobsParamsFlagsALL)})
 		},
-		states: func(ids string) request {
-			return func(s string) (*http.Request, error) {
-				return v0043.NewSlurmV0043GetJobsStateRequest(s, &v0043.SlurmV0043GetJobsStateParams{JobId: &ids})
-			}
-		},
+		states: func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetJobsStateRequest(s, nil) },
 		job: func(id string) request {
 			return func(s string) (*http.Request, error) {
 				return v0043.NewSlurmV0043GetJobRequest(s, id, &v0043.SlurmV0043GetJobParams{Flags: ptr(v0043.SlurmV0043GetJobParamsFlagsALL)})
@@ -87,11 +79,7 @@ func jobsV0044() jobAPI {
 		jobs: func(s string) (*http.Request, error) {
 			return v0044.NewSlurmV0044GetJobsRequest(s, &v0044.SlurmV0044GetJobsParams{Flags: ptr(v0044.SlurmV0044GetJobsParamsFlagsALL)})
 		},
-		states: func(ids string) request {
-			return func(s string) (*http.Request, error) {
-				return v0044.NewSlurmV0044GetJobsStateRequest(s, &v0044.SlurmV0044GetJobsStateParams{JobId: &ids})
-			}
-		},
+		states: func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetJobsStateRequest(s, nil) },
 		job: func(id string) request {
 			return func(s string) (*http.Request, error) {
 				return v0044.NewSlurmV0044GetJobRequest(s, id, &v0044.SlurmV0044GetJobParams{Flags: ptr(v0044.SlurmV0044GetJobParamsFlagsALL)})
@@ -117,11 +105,7 @@ func jobsV0045() jobAPI {
 		jobs: func(s string) (*http.Request, error) {
 			return v0045.NewSlurmV0045GetJobsRequest(s, &v0045.SlurmV0045GetJobsParams{Flags: ptr(v0045.SlurmV0045GetJobsParamsFlagsALL)})
 		},
-		states: func(ids string) request {
-			return func(s string) (*http.Request, error) {
-				return v0045.NewSlurmV0045GetJobsStateRequest(s, &v0045.SlurmV0045GetJobsStateParams{JobId: &ids})
-			}
-		},
+		states: func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetJobsStateRequest(s, nil) },
 		job: func(id string) request {
 			return func(s string) (*http.Request, error) {
 				return v0045.NewSlurmV0045GetJobRequest(s, id, &v0045.SlurmV0045GetJobParams{Flags: ptr(v0045.SlurmV0045GetJobParamsFlagsALL)})

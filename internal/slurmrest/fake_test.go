@@ -88,7 +88,7 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch name, single := strings.CutPrefix(path, "node/"); {
 	case strings.HasPrefix(path, "job"):
-		f.serveJobs(r.Method, path, r.URL.Query().Get("job_id"), answer, fail)
+		f.serveJobs(r.Method, path, r.URL.Query()["job_id"], answer, fail)
 	case path == "partitions", path == "reservations":
 		answer[path] = []any{}
 	case path == "ping":
@@ -142,13 +142,13 @@ func (j fakeJob) number(field string) string {
 	return fmt.Sprint(v["number"])
 }
 
-func (f *fake) serveJobs(method, path, ids string, answer map[string]any, fail func(code, number int, text, description string)) {
+func (f *fake) serveJobs(method, path string, ids []string, answer map[string]any, fail func(code, number int, text, description string)) {
 	id, single := strings.CutPrefix(path, "job/")
 	switch {
 	case path == "jobs/state":
 		list := []any{}
 		for _, j := range f.jobs {
-			if ids == "" || slices.Contains(strings.Split(ids, ","), j.id()) {
+			if len(ids) == 0 || slices.Contains(ids, j.id()) {
 				name, _ := j["state_name"].(string)
 				list = append(list, map[string]any{"job_id": cmp.Or(name, j.id()), "state": j["job_state"]})
 			}

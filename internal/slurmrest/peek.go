@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,17 +58,12 @@ type jobState struct {
 // jobStates tells the states of those of the jobs that slurmctld has, and perhaps of others: all components of a het job, all tasks of an array.
 func (c *Client) jobStates(ctx context.Context, ids []uint32) (map[uint32]jobState, error) {
 	asked := make(map[uint32]bool, len(ids))
-	var list strings.Builder
-	for i, id := range ids {
-		if i > 0 {
-			list.WriteByte(',')
-		}
+	for _, id := range ids {
 		asked[id] = true
-		list.WriteString(strconv.FormatUint(uint64(id), 10))
 	}
 	var states map[uint32]jobState
 	err := c.do(ctx, call{
-		op: "get job states", repeatable: true, build: func(a *api) request { return a.states(list.String()) },
+		op: "get job states", repeatable: true, build: func(a *api) request { return ofJobs(a.states, ids) },
 		read: func(body io.Reader) (answer.Envelope, error) {
 			states = map[uint32]jobState{}
 			return answer.Decode(body, "jobs", func(dec *json.Decoder) error {
@@ -91,6 +87,23 @@ func (c *Client) jobStates(ctx context.Context, ids []uint32) (map[uint32]jobSta
 		},
 	})
 	return states, err
+}
+
+// ofJobs adds job_id to a request. Its description calls for a list with commas, which slurmrestd takes for one bad ID (parsing.c _parse_list); a key that
+// is repeated makes a list (serializer_url_encoded.c _on_key).
+func ofJobs(build request, ids []uint32) request {
+	return func(server string) (*http.Request, error) {
+		req, err := build(server)
+		if err != nil {
+			return nil, err
+		}
+		query := req.URL.Query()
+		for _, id := range ids {
+			query.Add("job_id", strconv.FormatUint(uint64(id), 10))
+		}
+		req.URL.RawQuery = query.Encode()
+		return req, nil
+	}
 }
 
 // queuedJob reads one job as QueueJobs reads all; of a het job or an array, named by its first ID, all of it. No job: slurmctld has forgotten it.

@@ -27,14 +27,14 @@ func TestPeekJobs(t *testing.T) {
 		requests []string
 	}{
 		"nothing":            {marks: map[uint32]string{}},
-		"none of them":       {ids: []uint32{2, 3}, marks: map[uint32]string{}, requests: []string{states + "2%2C3"}},
-		"a new one":          {ids: []uint32{1, 2}, want: []uint32{1}, marks: map[uint32]string{1: "1 PENDING"}, requests: []string{states + "1%2C2", job + "1?flags=ALL"}},
+		"none of them":       {ids: []uint32{2, 3}, marks: map[uint32]string{}, requests: []string{states + "2&job_id=3"}},
+		"a new one":          {ids: []uint32{1, 2}, want: []uint32{1}, marks: map[uint32]string{1: "1 PENDING"}, requests: []string{states + "1&job_id=2", job + "1?flags=ALL"}},
 		"as it was":          {ids: []uint32{1}, known: map[uint32]string{1: "1 PENDING"}, marks: map[uint32]string{1: "1 PENDING"}, requests: []string{states + "1"}},
 		"started":            {ids: []uint32{10}, known: map[uint32]string{10: "10 PENDING"}, marks: map[uint32]string{10: "10 RUNNING,CONFIGURING"}, requests: []string{states + "10"}},
 		"ended":              {ids: []uint32{12}, marks: map[uint32]string{12: "12 COMPLETED"}, requests: []string{states + "12"}},
-		"an array":           {ids: []uint32{20, 21}, want: []uint32{20}, marks: map[uint32]string{20: "20_[0-3] PENDING", 21: "21_4 RUNNING"}, requests: []string{states + "20%2C21", job + "20?flags=ALL"}},
+		"an array":           {ids: []uint32{20, 21}, want: []uint32{20}, marks: map[uint32]string{20: "20_[0-3] PENDING", 21: "21_4 RUNNING"}, requests: []string{states + "20&job_id=21", job + "20?flags=ALL"}},
 		"one task less":      {ids: []uint32{20}, known: map[uint32]string{20: "20_[0-4] PENDING"}, want: []uint32{20}, marks: map[uint32]string{20: "20_[0-3] PENDING"}, requests: []string{states + "20", job + "20?flags=ALL"}},
-		"het, read together": {ids: []uint32{30, 31}, want: []uint32{30, 31}, marks: map[uint32]string{30: "30+0 PENDING", 31: "31+1 PENDING"}, requests: []string{states + "30%2C31", job + "30?flags=ALL"}},
+		"het, read together": {ids: []uint32{30, 31}, want: []uint32{30, 31}, marks: map[uint32]string{30: "30+0 PENDING", 31: "31+1 PENDING"}, requests: []string{states + "30&job_id=31", job + "30?flags=ALL"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := jobsFake()
