@@ -26,7 +26,7 @@ func drawJobs(random *rand.Rand, jobs int) string {
 	var script strings.Builder
 	for range jobs {
 		options := ""
-		switch random.IntN(7) {
+		switch random.IntN(9) {
 		case 0: // nodes
 			n := 1 + random.IntN(3)
 			options = fmt.Sprintf("-p @%s -N %d --mem=%s", pick("cpu", "cpu", "big", "any"), n, pick("1000", "9000", "16000")) + pick("", " --exclusive", " --ntasks-per-node=3")
@@ -43,6 +43,12 @@ func drawJobs(random *rand.Rand, jobs int) string {
 			}
 		case 5: // ranges and several partitions
 			options = pick("-p @cpu -N 1-3 -n 6 --mem=2000", "-p @any -N 2-4 -n 12 --mem=3000", "-p @cpu,@big -n 4 --mem=8000", "-p @big,@cpu -N 2 --mem=2000")
+		case 7: // het job: backfill alone starts those
+			second := pick("-p @cpu -n 3 --mem=1000", "-p @cpu -N 2 --mem=9000", "-p @big -n 4 --mem=2000", "-p @big --gpus-per-node=1 --mem=4000")
+			fmt.Fprintf(&script, "printf '#!/bin/sh\\nsleep 1000\\n' | sbatch --hold --output=/dev/null -p @cpu -n %d --mem=%s : --hold %s >/dev/null\n", 1+random.IntN(6), pick("500", "6000"), second)
+			continue
+		case 8: // nodes shared in other ways
+			options = pick("-p @both -s -n 3 --mem=1000", "-p @both -s -N 2 --mem=2000", "-p @both -n 5 --mem=500", "-p @cpu --exclusive=user -n 3 --mem=1000", "-p @any --exclusive=user -N 2 --mem=2000")
 		default: // features and names
 			options = "-p @any --mem=1000 " + pick("-C big", "-C 'avx|big' -n 4", "-C '[avx|big]' -N 2", "-C 'big*1' -N 2", "-w @cpu-7", "-x @cpu-[0-3] -N 2", "--threads-per-core=1 -C big -n 6")
 		}
