@@ -29,6 +29,8 @@ import (
 const (
 	// resyncEvery is how often everything is looked at again: what users refer to, ConfigMaps and Secrets, is not watched.
 	resyncEvery = time.Minute
+	// mendedWithin is the same for objects that cannot be carried out.
+	mendedWithin = 10 * time.Second
 	// Waits after failures.
 	retryFirst = 250 * time.Millisecond
 	retryMost  = time.Minute

@@ -33,7 +33,7 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) error {
 		return err
 	}
 	seen := SeenController{Pod: l.slurmctldPod(c)}
-	files, err := l.prepare(ctx, c)
+	files, err := l.prepare(ctx, c, &seen)
 	if err == nil {
 		seen.Hash = inplace.Hash(files)
 		err = l.applyController(ctx, c, files)
@@ -46,6 +46,9 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) error {
 	}
 	if seen.Problem, err = problem(err); seen.Problem == nil && err != nil {
 		return err
+	}
+	if seen.Problem != nil && err == nil {
+		l.queue.AddAfter(key{"Controller", namespace, name}, mendedWithin) // Secrets and ConfigMaps are not watched
 	}
 	return errors.Join(err, l.controllerStatus(ctx, c, ControllerStatus(c, seen)))
 }
@@ -65,7 +68,7 @@ func problem(err error) (*Problem, error) {
 }
 
 // prepare sees that the Controller can be carried out, makes its keys, and gives its configuration files.
-func (l *Loop) prepare(ctx context.Context, c *v1alpha1.Controller) (map[string]string, error) {
+func (l *Loop) prepare(ctx context.Context, c *v1alpha1.Controller, seen *SeenController) (map[string]string, error) {
 	all, err := l.controllers.Controllers(c.Namespace).List(everything)
 	if err != nil {
 		return nil, err
@@ -75,7 +78,7 @@ func (l *Loop) prepare(ctx context.Context, c *v1alpha1.Controller) (map[string]
 			return nil, &Problem{"ClusterNameTaken", fmt.Sprintf("Controller %s of this namespace has the cluster name %s already: give this one another spec.clusterName", other.Name, ClusterName(c))}
 		}
 	}
-	if err := l.keys(ctx, c); err != nil {
+	if seen.Found, err = l.keys(ctx, c); err != nil {
 		return nil, err
 	}
 	if c.Spec.External != nil {
@@ -129,8 +132,8 @@ func older(a, b *v1alpha1.Controller) bool {
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// keys makes the keys that are ours to make, once, and looks whether the others are there.
-func (l *Loop) keys(ctx context.Context, c *v1alpha1.Controller) error {
+// keys makes the keys that are ours to make, once, and looks whether the others are there. found are Secrets that were there before.
+func (l *Loop) keys(ctx context.Context, c *v1alpha1.Controller) (found []string, err error) {
 	for _, k := range []struct {
 		field string
 		given bool
@@ -139,23 +142,53 @@ func (l *Loop) keys(ctx context.Context, c *v1alpha1.Controller) error {
 		{"spec.slurmKeyRef", c.Spec.SlurmKeyRef != nil, slurmKeyRef(c)},
 		{"spec.jwtKeyRef", c.Spec.JWTKeyRef != nil, jwtKeyRef(c)},
 	} {
-		if _, err := l.secretKey(ctx, c.Namespace, k.field, k.ref); err == nil {
-			continue
-		} else if _, missing := errors.AsType[*Problem](err); !missing || k.given {
-			return err
-		}
-		// Text, since slurmd pods may get it in a variable.
-		key := []byte(rand.Text() + rand.Text() + rand.Text())
-		l.o.Metrics.wrote("secrets")
-		_, err := l.kube.CoreV1().Secrets(c.Namespace).Create(ctx, keySecret(c, k.ref, key), metav1.CreateOptions{FieldManager: FieldManager})
-		if apierrors.IsAlreadyExists(err) { // without that key, or it came just now
-			return &Problem{"KeyMissing", fmt.Sprintf("Secret %s exists, but has no %s: delete it, or name your own key in %s", k.ref.Name, k.ref.Key, k.field)}
+		before := false
+		if k.given {
+			_, err = l.secretKey(ctx, c.Namespace, k.field, k.ref)
+		} else {
+			before, err = l.ownKey(ctx, c, k.field, k.ref)
 		}
 		if err != nil {
-			return fmt.Errorf("making Secret %s: %w", k.ref.Name, err)
+			return nil, err
 		}
-		l.o.Log.Info("made a key", "namespace", c.Namespace, "secret", k.ref.Name)
+		if before {
+			found = append(found, k.ref.Name)
+		}
 	}
+	return found, nil
+}
+
+// ownKey makes a key for a new Controller, and never again: all that trust it would have to get another one at once. found tells of one that nobody owns.
+func (l *Loop) ownKey(ctx context.Context, c *v1alpha1.Controller, field string, ref v1alpha1.KeyRef) (found bool, err error) {
+	s, err := l.kube.CoreV1().Secrets(c.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) && l.statefulSet(c) == nil:
+		return false, l.makeKey(ctx, c, ref)
+	case apierrors.IsNotFound(err):
+		return false, &Problem{"KeyLost", fmt.Sprintf("Secret %s, in which the key of this cluster was, is gone: create it again with the same %s; or, if that is lost, "+
+			"delete StatefulSet %s: then a new key is made, slurmctld starts anew, and all slurmds and tokens with the old one are worthless", ref.Name, ref.Key, workload(c.Name))}
+	case err != nil:
+		return false, fmt.Errorf("reading Secret %s: %w", ref.Name, err)
+	}
+	owner := metav1.GetControllerOf(s)
+	switch {
+	case owner != nil && owner.UID != c.UID:
+		return false, &Problem{"KeyTaken", fmt.Sprintf("Secret %s belongs to another object, %s %s with UID %s: if that was this one's forerunner, it will be deleted within a moment, and a new key made; "+
+			"to keep its key, remove metadata.ownerReferences from it", ref.Name, owner.Kind, owner.Name, owner.UID)}
+	case len(s.Data[ref.Key]) == 0:
+		return false, &Problem{"KeyMissing", fmt.Sprintf("Secret %s exists, but has no %s: delete it, or name your own key in %s", ref.Name, ref.Key, field)}
+	}
+	return owner == nil, nil
+}
+
+// makeKey makes a key. It is text, since slurmd pods may get it in a variable.
+func (l *Loop) makeKey(ctx context.Context, c *v1alpha1.Controller, ref v1alpha1.KeyRef) error {
+	secret := keySecret(c, ref, []byte(rand.Text()+rand.Text()+rand.Text()))
+	l.o.Metrics.wrote("secrets")
+	if _, err := l.kube.CoreV1().Secrets(c.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: FieldManager}); err != nil {
+		return fmt.Errorf("making Secret %s: %w", ref.Name, err)
+	}
+	l.o.Log.Info("made a key", "namespace", c.Namespace, "secret", ref.Name)
 	return nil
 }
 

@@ -28,6 +28,7 @@ func (p *Problem) Error() string { return p.Message }
 type SeenController struct {
 	Problem *Problem    // nil: it can be carried out
 	Volume  *Problem    // why the claim for its state has another size than is asked for
+	Found   []string    // Secrets with its keys that were there before it
 	Hash    string      // of the configuration that it asks for; "" with a Problem
 	Pod     *corev1.Pod // slurmctld's; nil: there is none
 }
@@ -45,7 +46,11 @@ func ControllerStatus(c *v1alpha1.Controller, seen SeenController) v1alpha1.Cont
 	s := *c.Status.DeepCopy()
 	s.ObservedGeneration, s.ClusterName = c.Generation, ClusterName(c)
 	set := func(one metav1.Condition) { setCondition(&s.Conditions, one, c.Generation) }
-	set(accepted(seen.Problem, "the Controller can be used"))
+	well := "the Controller can be used"
+	if len(seen.Found) > 0 {
+		well += "; Secrets that were there before it and stay without it have its keys: " + strings.Join(seen.Found, ", ")
+	}
+	set(accepted(seen.Problem, well))
 	if c.Spec.External != nil {
 		set(metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: "External", Message: "slurmctld runs elsewhere"})
 		return s

@@ -197,6 +197,49 @@ func (p *plane) testVolume(t *testing.T) {
 	assert.Equal(t, before, p.restarts())
 }
 
+// testKeyLost deletes the Secret of a key that was made. Another key must not be made in its place: nothing would trust anything any more.
+func (p *plane) testKeyLost(t *testing.T) {
+	before := p.restarts()
+	secrets := p.kube.CoreV1().Secrets(p.ns)
+	key, err := secrets.Get(p.ctx, "tide-auth-jwths256", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.NoError(t, secrets.Delete(p.ctx, key.Name, metav1.DeleteOptions{}))
+	p.setExtra(p.controller().Spec.ExtraConf + "\n") // Secrets are not watched
+	assert.Contains(t, p.waitCondition(v1alpha1.ConditionAccepted, "KeyLost"), "create it again with the same jwt_hs256.key")
+	_, err = secrets.Get(p.ctx, key.Name, metav1.GetOptions{})
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+	_, err = secrets.Create(p.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: key.Name}, Data: key.Data}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	assert.Contains(t, p.waitCondition(v1alpha1.ConditionAccepted, "Valid"), "Secrets that were there before it and stay without it have its keys: tide-auth-jwths256")
+	p.waitInForce()
+	assert.Equal(t, before, p.restarts())
+}
+
+// testAgain makes a Controller of the same name as soon as it is deleted. It must take no key that goes with the one before.
+func (p *plane) testAgain(t *testing.T) {
+	secrets := p.kube.CoreV1().Secrets(p.ns)
+	read := func(name, key string) string {
+		s, err := secrets.Get(p.ctx, name, metav1.GetOptions{})
+		require.NoError(t, err)
+		return string(s.Data[key])
+	}
+	slurm, jwt := read("tide-auth-slurm", "slurm.key"), read("tide-auth-jwths256", "jwt_hs256.key")
+	held := p.sbatch("true", "--hold")
+	time.Sleep(6 * time.Second) // slurmctld saves it
+	old := p.controller()
+	require.NoError(t, p.tide.SlurmtideV1alpha1().Controllers(p.ns).Delete(p.ctx, "tide", metav1.DeleteOptions{}))
+	p.createController(old.Spec.ExtraConf)
+	p.waitCondition(v1alpha1.ConditionAvailable, "Answers")
+	p.waitInForce()
+	assert.NotEqual(t, slurm, read("tide-auth-slurm", "slurm.key"))
+	assert.Equal(t, jwt, read("tide-auth-jwths256", "jwt_hs256.key"), "that one belongs to nobody")
+	s, err := secrets.Get(p.ctx, "tide-auth-slurm", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, p.controller().UID, s.OwnerReferences[0].UID)
+	assert.Equal(t, "PENDING", p.jobField(held, "JobState"), "the state was taken up")
+	p.slurm("scancel", held)
+}
+
 // testBadInput sees that what cannot be carried out says why, and harms nothing that runs.
 func (p *plane) testBadInput(t *testing.T) {
 	before := p.restarts()

@@ -90,6 +90,7 @@ func testControlPlane(t *testing.T, version string) {
 	sub("extraConf that slurmctld refuses", p.testRefused)
 	sub("extraConf that ends slurmctld", p.testEnds)
 	sub("a larger volume", p.testVolume)
+	sub("a key is lost", p.testKeyLost)
 	sub("bad input", p.testBadInput)
 	sub("another NodeSet", func(*testing.T) {
 		p.createSet("more", "more-[0-1]")
@@ -102,6 +103,7 @@ func testControlPlane(t *testing.T, version string) {
 	})
 	sub("a NodeSet goes under a job", p.testSetGoes)
 	sub("at rest nothing is written", p.testRest)
+	sub("deleted and made again", p.testAgain)
 	sub("deleted", p.testDeleted)
 }
 

@@ -1,0 +1,92 @@
+package controlplane
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+// loopWith is a Loop over these objects.
+func loopWith(objects ...runtime.Object) *Loop {
+	l := &Loop{kube: kubefake.NewClientset(objects...), o: Options{Log: slog.New(slog.DiscardHandler)}, applier: applier{known: map[string]cache.Store{}}}
+	l.applier.known["StatefulSet"] = cache.NewStore(cache.MetaNamespaceKeyFunc)
+	return l
+}
+
+func TestKeys(t *testing.T) {
+	c := controller(nil)
+	secret := func(ref v1alpha1.KeyRef, owner *v1alpha1.Controller) *corev1.Secret {
+		s := keySecret(c, ref, []byte("old"))
+		s.OwnerReferences = nil
+		if owner != nil {
+			s.OwnerReferences = []metav1.OwnerReference{ownerOf(owner, "Controller")}
+		}
+		return s
+	}
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "tide-controller", OwnerReferences: []metav1.OwnerReference{ownerOf(c, "Controller")}}}
+	forerunner := controller(func(c *v1alpha1.Controller) { c.UID = "uid-before" })
+	theirs := set.DeepCopy()
+	theirs.OwnerReferences = []metav1.OwnerReference{ownerOf(forerunner, "Controller")}
+	tests := map[string]struct {
+		set     *appsv1.StatefulSet
+		secrets []runtime.Object
+		want    string // the Problem
+		made    []string
+		found   []string
+	}{
+		"new":            {made: []string{"tide-auth-slurm", "tide-auth-jwths256"}},
+		"made before":    {set: set, secrets: []runtime.Object{secret(slurmKeyRef(c), c), secret(jwtKeyRef(c), c)}},
+		"cut short":      {secrets: []runtime.Object{secret(slurmKeyRef(c), c)}, made: []string{"tide-auth-jwths256"}},
+		"lost":           {set: set, secrets: []runtime.Object{secret(slurmKeyRef(c), c)}, want: "KeyLost: Secret tide-auth-jwths256, in which the key of this cluster was, is gone: create it again with the same jwt_hs256.key; or, if that is lost, delete StatefulSet tide-controller"},
+		"put back":       {set: set, secrets: []runtime.Object{secret(slurmKeyRef(c), c), secret(jwtKeyRef(c), nil)}, found: []string{"tide-auth-jwths256"}},
+		"forerunner's":   {secrets: []runtime.Object{secret(slurmKeyRef(c), forerunner)}, want: "KeyTaken: Secret tide-auth-slurm belongs to another object, Controller tide with UID uid-before"},
+		"its set is not": {set: theirs, made: []string{"tide-auth-slurm", "tide-auth-jwths256"}},
+		"empty":          {secrets: []runtime.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "tide-auth-slurm"}}}, want: "KeyMissing: Secret tide-auth-slurm exists, but has no slurm.key"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			l := loopWith(test.secrets...)
+			if test.set != nil {
+				require.NoError(t, l.applier.known["StatefulSet"].Add(test.set))
+			}
+			found, err := l.keys(t.Context(), c)
+			if test.want != "" {
+				problem, rest := problem(err)
+				require.NoError(t, rest)
+				require.NotNil(t, problem)
+				assert.Contains(t, problem.Reason+": "+problem.Message, test.want)
+			} else {
+				require.NoError(t, err)
+			}
+			assert.Equal(t, test.found, found)
+			all, err := l.kube.CoreV1().Secrets("slurm").List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			var made []string
+			for _, s := range all.Items {
+				for _, key := range s.Data {
+					if string(key) != "old" {
+						made = append(made, s.Name)
+					}
+				}
+			}
+			assert.ElementsMatch(t, test.made, made)
+		})
+	}
+}
+
+func TestFoundKeysAreTold(t *testing.T) {
+	s := ControllerStatus(controller(nil), SeenController{Found: []string{"a", "b"}})
+	assert.Equal(t, "the Controller can be used; Secrets that were there before it and stay without it have its keys: a, b",
+		meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted).Message)
+}
