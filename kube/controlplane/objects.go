@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +43,8 @@ func ControllerObjects(c *v1alpha1.Controller, files map[string]string, s Settin
 	if c.Spec.External != nil {
 		return list, nil
 	}
-	config := &corev1.ConfigMap{TypeMeta: typeMeta("v1", "ConfigMap"), ObjectMeta: meta(configName(c.Name)), Data: files}
+	config := &corev1.ConfigMap{TypeMeta: typeMeta("v1", "ConfigMap"), ObjectMeta: meta(configName(c.Name))}
+	config.Data, config.BinaryData = textAndRest(files)
 	service := headless(meta(workload(c.Name)), ours,
 		corev1.ServicePort{Name: "slurmctld", Port: slurmctldPort}, corev1.ServicePort{Name: "metrics", Port: metricsPort})
 	nodes := headless(meta(nodesService(c.Name)), map[string]string{v1alpha1.LabelCluster: ClusterName(c)}, corev1.ServicePort{Name: "slurmd", Port: slurmdPort})
@@ -53,6 +55,24 @@ func ControllerObjects(c *v1alpha1.Controller, files map[string]string, s Settin
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: workload(c.Name), Namespace: c.Namespace}},
 	}
 	return append(list, config, service, nodes, account, binding, statefulSet(c, meta(workload(c.Name)), s)), nil
+}
+
+// textAndRest divides files as a ConfigMap wants it: what is no UTF-8 stands apart.
+func textAndRest(files map[string]string) (text map[string]string, rest map[string][]byte) {
+	for name, data := range files {
+		if utf8.ValidString(data) {
+			if text == nil {
+				text = map[string]string{}
+			}
+			text[name] = data
+			continue
+		}
+		if rest == nil {
+			rest = map[string][]byte{}
+		}
+		rest[name] = []byte(data)
+	}
+	return text, rest
 }
 
 // RestApiObjects are the objects of a RestApi. controller is the one that it refers to.

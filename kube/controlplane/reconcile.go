@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -61,10 +63,26 @@ func problem(err error) (*Problem, error) {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p, nil
 	}
-	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+	if lasting(err) {
 		return &Problem{"ApplyFailed", err.Error()}, err
 	}
 	return nil, err
+}
+
+// lasting says that an API server will most likely give the same answer again: what it is asked for is wrong, too large, or not allowed.
+func lasting(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return false
+	}
+	switch code := status.ErrStatus.Code; code {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusConflict, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	case http.StatusInternalServerError: // two entries of a list with the same key, for example
+		return strings.Contains(status.ErrStatus.Message, "failed to create typed patch object")
+	default:
+		return code >= 400 && code < 500
+	}
 }
 
 // prepare sees that the Controller can be carried out, makes its keys, and gives its configuration files.
@@ -121,6 +139,9 @@ func (l *Loop) files(ctx context.Context, namespace, field string, refs []v1alph
 			return nil, fmt.Errorf("reading ConfigMap %s: %w", ref.Name, err)
 		}
 		maps.Copy(all, m.Data)
+		for name, data := range m.BinaryData { // a comment that is not UTF-8 is enough for kubectl to put a file there
+			all[name] = string(data)
+		}
 	}
 	return all, nil
 }

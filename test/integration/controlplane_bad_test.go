@@ -257,6 +257,10 @@ func (p *plane) testBadInput(t *testing.T) {
 			"spec.configFileRefs: there is no ConfigMap absent: create it, or remove the reference"},
 		"same":  {func(c *v1alpha1.Controller) { c.Spec.ClusterName = "tide" }, v1alpha1.ConditionAccepted, "ClusterNameTaken", "Controller tide of this namespace has the cluster name tide already"},
 		"taken": {func(*v1alpha1.Controller) {}, v1alpha1.ConditionAccepted, "NameTaken", "ConfigMap " + p.ns + "/taken-config exists already, and was not made for this object"},
+		"twice": {func(c *v1alpha1.Controller) {
+			c.Spec.Slurmctld.Env = []corev1.EnvVar{{Name: "POD_NAME", Value: "mine"}}
+		}, v1alpha1.ConditionAccepted, "ApplyFailed",
+			`duplicate entries for key [name="POD_NAME"]`},
 		"claim": {func(c *v1alpha1.Controller) { c.Spec.Persistence = v1alpha1.Persistence{ExistingClaim: "absent"} }, v1alpha1.ConditionAvailable, "Unschedulable",
 			`persistentvolumeclaim "absent" not found`},
 		"image": {func(c *v1alpha1.Controller) {

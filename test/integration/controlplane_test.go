@@ -307,8 +307,12 @@ func (p *plane) testChange(t *testing.T) {
 
 // testFiles brings files and scripts that slurm.conf names in the same change.
 func (p *plane) testFiles(t *testing.T) {
+	// What is no UTF-8 is binary data for Kubernetes.
+	_, err := p.kube.CoreV1().ConfigMaps(p.ns).Create(p.ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "site"}, BinaryData: map[string][]byte{"more.conf": []byte("# f\xfcr alle\nMaxJobCount=4321\n")},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
 	for name, files := range map[string]map[string]string{
-		"site":       {"more.conf": "MaxJobCount=4321\n"},
 		"on-nodes":   {"prolog.sh": "#!/bin/sh\ntouch /tmp/prolog-$SLURM_JOB_ID\n"},
 		"on-control": {"ctld.sh": "#!/bin/sh\ntouch /var/spool/slurmctld/prolog-$SLURM_JOB_ID\n"},
 	} {
@@ -321,7 +325,7 @@ func (p *plane) testFiles(t *testing.T) {
 	c.Spec.ConfigFileRefs = []v1alpha1.ObjectRef{{Name: "site"}}
 	c.Spec.PrologScriptRefs = []v1alpha1.ObjectRef{{Name: "on-nodes"}}
 	c.Spec.PrologSlurmctldScriptRefs = []v1alpha1.ObjectRef{{Name: "on-control"}}
-	_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
+	_, err = p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	p.waitInForce()
 	assert.Equal(t, "4321", p.setting("MaxJobCount"))

@@ -1,0 +1,75 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+// What will not go away by itself stands in a condition, and is tried again all the same.
+func TestProblem(t *testing.T) {
+	maps := schema.GroupResource{Resource: "configmaps"}
+	status := func(code int32, message string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Message: message}}
+	}
+	tests := map[string]struct {
+		err  error
+		want string
+	}{
+		"ours":          {&Problem{"KeyMissing", "m"}, "KeyMissing"},
+		"invalid":       {apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "a", nil), "ApplyFailed"},
+		"forbidden":     {apierrors.NewForbidden(maps, "a", errors.New("quota")), "ApplyFailed"},
+		"too large":     {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), "ApplyFailed"},
+		"bad request":   {apierrors.NewBadRequest("no"), "ApplyFailed"},
+		"twice":         {status(500, `failed to create typed patch object (ns/a; apps/v1, Kind=StatefulSet): .spec.template.spec.containers[name="slurmctld"].env: duplicate entries for key [name="A"]`), "ApplyFailed"},
+		"etcd":          {status(500, "etcdserver: leader changed"), ""},
+		"conflict":      {apierrors.NewConflict(maps, "a", errors.New("no")), ""},
+		"too many":      {apierrors.NewTooManyRequests("later", 1), ""},
+		"away":          {apierrors.NewServiceUnavailable("later"), ""},
+		"not reachable": {errors.New("connection refused"), ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			seen, err := problem(fmt.Errorf("applying: %w", test.err))
+			if test.want == "" {
+				assert.Nil(t, seen)
+				require.Error(t, err)
+				return
+			}
+			require.NotNil(t, seen)
+			assert.Equal(t, test.want, seen.Reason)
+			if test.want == "ApplyFailed" {
+				require.Error(t, err, "it is tried again")
+				assert.Equal(t, err.Error(), seen.Message)
+			}
+		})
+	}
+	seen, err := problem(nil)
+	assert.Nil(t, seen)
+	require.NoError(t, err)
+}
+
+// A ConfigMap that kubectl makes of a file with a byte that is no UTF-8 has it in binaryData.
+func TestFilesOfAnyBytes(t *testing.T) {
+	const latin = "# f\xfcr alle\nMaxJobCount=5\n"
+	l := loopWith(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "site"},
+		Data: map[string]string{"a.conf": "a"}, BinaryData: map[string][]byte{"more.conf": []byte(latin), "b.conf": []byte("b")}})
+	files, err := l.files(t.Context(), "slurm", "spec.configFileRefs", []v1alpha1.ObjectRef{{Name: "site"}})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"a.conf": "a", "b.conf": "b", "more.conf": latin}, files)
+	objects, err := ControllerObjects(controller(nil), files, settings)
+	require.NoError(t, err)
+	config, ok := objects[1].(*corev1.ConfigMap)
+	require.True(t, ok)
+	assert.Equal(t, map[string]string{"a.conf": "a", "b.conf": "b"}, config.Data)
+	assert.Equal(t, map[string][]byte{"more.conf": []byte(latin)}, config.BinaryData)
+}
