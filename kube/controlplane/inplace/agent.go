@@ -68,7 +68,7 @@ type Agent struct {
 
 // Init fills the directory that slurmctld reads, before its start: with what is wanted, or, if that is refused, with what was last in force.
 func (a *Agent) Init(ctx context.Context) error {
-	wanted, err := readFiles(a.Wanted)
+	wanted, err := readVolume(a.Wanted)
 	if err != nil {
 		return fmt.Errorf("reading the configuration that is wanted: %w", err)
 	}
@@ -137,7 +137,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // look does what is to be done now.
 func (a *Agent) look(ctx context.Context) error {
-	wanted, err := readFiles(a.Wanted)
+	wanted, err := readVolume(a.Wanted)
 	if err != nil {
 		return fmt.Errorf("reading the configuration that is wanted: %w", err)
 	}
@@ -195,7 +195,7 @@ func (a *Agent) readEtc() (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading slurmctld's configuration: %w", err)
 	}
-	keys, err := readFiles(a.Keys)
+	keys, err := readVolume(a.Keys)
 	if err != nil {
 		return nil, fmt.Errorf("reading the keys: %w", err)
 	}

@@ -153,7 +153,7 @@ func (a *Agent) install(files map[string]string) error {
 
 // put puts files, and the keys, where slurmctld reads them.
 func (a *Agent) put(files map[string]string) error {
-	keys, err := readFiles(a.Keys)
+	keys, err := readVolume(a.Keys)
 	if err != nil {
 		return fmt.Errorf("reading the keys: %w", err)
 	}

@@ -63,6 +63,30 @@ func readFiles(dir string) (map[string]string, error) {
 	return files, nil
 }
 
+// swaps is how often the kubelet may replace a volume's files while they are read.
+const swaps = 5
+
+// readVolume reads the files of a volume that the kubelet keeps up to date. It has them in a directory of their own, to which the link ..data leads, and
+// replaces that link: files that are read one by one may be of two versions, and for a moment names are missing, or left over.
+func readVolume(dir string) (map[string]string, error) {
+	link := filepath.Join(dir, "..data")
+	for range swaps {
+		version, err := os.Readlink(link)
+		if errors.Is(err, fs.ErrNotExist) {
+			return readFiles(dir) // not the kubelet's
+		}
+		if err != nil {
+			return nil, err
+		}
+		files, err := readFiles(filepath.Join(dir, version))
+		now, again := os.Readlink(link)
+		if again == nil && now == version {
+			return files, err
+		}
+	}
+	return nil, fmt.Errorf("%s changes all the time", dir)
+}
+
 // writeFiles makes a directory have exactly these files, save those in keep; each is replaced in one step.
 func writeFiles(dir string, files map[string]string, mode fs.FileMode, keep map[string]string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {

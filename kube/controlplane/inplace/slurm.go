@@ -61,7 +61,7 @@ func (l Local) Check(ctx context.Context, files map[string]string) error {
 	if err := alone(files, dir, port); err != nil {
 		return &Rejected{err.Error()}
 	}
-	keys, err := readFiles(l.Keys)
+	keys, err := readVolume(l.Keys)
 	if err != nil {
 		return fmt.Errorf("reading the keys: %w", err)
 	}
@@ -92,6 +92,7 @@ func (l Local) Check(ctx context.Context, files map[string]string) error {
 	}
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	err = cmd.Wait()
+	reap(cmd.Process.Pid)
 	switch {
 	case good:
 		return nil
@@ -103,6 +104,17 @@ func (l Local) Check(ctx context.Context, files map[string]string) error {
 		said = []string{fmt.Sprintf("it ended without a word: %v", err)}
 	}
 	return &Rejected{strings.ReplaceAll(shorten(said), dir+"/", l.Etc+"/")}
+}
+
+// reap collects what is left of a group that was killed: as the first process of a container this one inherits slurmscriptd, and nobody else does.
+func reap(group int) {
+	for range 100 {
+		if pid, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil); err != nil && !errors.Is(err, syscall.EINTR) {
+			return // there is none
+		} else if pid == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 }
 
 // shorten keeps the last lines: the fatal one comes at the end, and what led to it just before.
