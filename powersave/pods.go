@@ -53,6 +53,10 @@ func (e *Engine) losePod(name, uid string) {
 	if n == nil {
 		return
 	}
+	if b := n.boot; b != nil && b.release == nil && n.pod != nil && n.pod.UID == uid && n.deleting != uid &&
+		n.pod.Generation >= b.generation && n.pod.Phase != PodFailed {
+		e.note(Warn, n, b.request(), "pod "+uid+" was taken away while its node booted")
+	}
 	n.losePod(uid)
 	e.decide(n)
 }
