@@ -253,6 +253,7 @@ func (e *Engine) create(n *node) {
 	c := CreatePod{Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Offering: b.attempt.Offering, Room: room}
 	if len(n.jobs) > 0 {
 		c.Job = n.jobs[0]
+		c.HetJob = e.hets.leader[c.Job]
 	}
 	e.do(c)
 }

@@ -149,6 +149,7 @@ type CreatePod struct {
 	Request       string // the request that began the boot; empty when found by reconciling
 	Offering      string // "" when the NodeSet has none
 	Job           uint32 // the job it is for: its pods want to be near each other, and are busy from the start; 0: none
+	HetJob        uint32 // leader of the het job that Job is a component of, as far as is known: their pods, too; 0: none
 	Room          string // name of the Room that was made for it; "" for none
 }
 

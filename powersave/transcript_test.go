@@ -365,6 +365,9 @@ func describe(a powersave.Action) string {
 		if a.Room != "" {
 			s += " room=" + a.Room
 		}
+		if a.HetJob != 0 {
+			s += fmt.Sprintf(" het=%d", a.HetJob)
+		}
 		return s
 	case powersave.AskRoom:
 		s := fmt.Sprintf("ask room job=%d attempt=%d", a.Request.Job, a.Request.Attempt)

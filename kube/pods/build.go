@@ -39,6 +39,8 @@ type PodOptions struct {
 	Offering string
 	// Job is the Slurm job the node is powered up for: its pods want to be near each other. 0: none.
 	Job uint32
+	// HetJob is the leader of the het job that Job is a component of: the pods of all of them want to be near each other. 0: none.
+	HetJob uint32
 	// ProvisioningRequest is the name of the request that made room for the pod. May be empty.
 	ProvisioningRequest string
 }
@@ -57,7 +59,7 @@ type PodOptions struct {
 // command, if any, stays in front and has to run its arguments, unless it ends in a slurmd itself.
 // Resources come from the shape where the container does not name them (see defaultResources).
 // Node selector and tolerations of the offering are added to the template's, and a pod affinity to the
-// other pods of the job if the NodeSet has a topology key.
+// other pods of the job, or het job, if the NodeSet has a topology key.
 //
 // The error names the field that is wrong; it is the same that Validate reports.
 func Build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string, o PodOptions) (*corev1.Pod, error) {

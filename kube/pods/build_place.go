@@ -31,8 +31,13 @@ func place(pod *corev1.Pod, ns *v1alpha1.NodeSet, o PodOptions) error {
 	if o.Job != 0 {
 		pod.Labels[v1alpha1.LabelJob] = strconv.FormatUint(uint64(o.Job), 10)
 		pod.Labels[v1alpha1.LabelBusy] = busy
+		near := v1alpha1.LabelJob
+		if o.HetJob != 0 {
+			near = v1alpha1.LabelHetJob
+			pod.Labels[near] = strconv.FormatUint(uint64(o.HetJob), 10)
+		}
 		if boot := ns.Spec.Boot; boot != nil && boot.TopologyKey != "" {
-			nearJob(spec, boot, pod.Labels)
+			nearJob(spec, boot, pod.Labels, near)
 		}
 	}
 	if boot := ns.Spec.Boot; o.ProvisioningRequest != "" && boot != nil && boot.ProvisioningRequest != nil {
@@ -42,14 +47,14 @@ func place(pod *corev1.Pod, ns *v1alpha1.NodeSet, o PodOptions) error {
 	return nil
 }
 
-// nearJob draws the pod to the pods of the same job. The first of them matches its own term, and
+// nearJob draws the pod to the pods of the same job, which the label names. The first of them matches its own term, and
 // the scheduler lets it go anywhere.
-func nearJob(spec *corev1.PodSpec, boot *v1alpha1.BootPolicy, ofPod map[string]string) {
+func nearJob(spec *corev1.PodSpec, boot *v1alpha1.BootPolicy, ofPod map[string]string, label string) {
 	term := corev1.PodAffinityTerm{
 		TopologyKey: boot.TopologyKey,
 		// Another Slurm cluster in the namespace may have a job of the same number.
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
-			v1alpha1.LabelCluster: ofPod[v1alpha1.LabelCluster], v1alpha1.LabelJob: ofPod[v1alpha1.LabelJob],
+			v1alpha1.LabelCluster: ofPod[v1alpha1.LabelCluster], label: ofPod[label],
 		}},
 	}
 	if spec.Affinity == nil {

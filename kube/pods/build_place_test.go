@@ -79,6 +79,13 @@ func TestBuildPlaces(t *testing.T) {
 				PodAffinity:  &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{templates, near}},
 			},
 		},
+		"het job in one domain": {
+			boot: &v1alpha1.BootPolicy{TopologyKey: "zone", TopologyMode: v1alpha1.TopologyRequired}, options: PodOptions{Job: 4711, HetJob: 4710},
+			wantLabels: map[string]string{"slurmtide.io/job": "4711", "slurmtide.io/het-job": "4710", "slurmtide.io/busy": "true"},
+			wantAffinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"slurmtide.io/cluster": "tide", "slurmtide.io/het-job": "4710"}},
+			}}}},
+		},
 		"topology without a job": {boot: &v1alpha1.BootPolicy{TopologyKey: "zone"}},
 		"room made beforehand": {
 			boot:            &v1alpha1.BootPolicy{ProvisioningRequest: &v1alpha1.ProvisioningRequest{ClassName: "atomic"}},

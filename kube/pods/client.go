@@ -140,7 +140,7 @@ func (c *Client) Create(ctx context.Context, a powersave.CreatePod) (uid string,
 		c.protect(ctx, a.NodeSet)
 	}
 	o := c.opts.PodOptions
-	o.Offering, o.Job, o.ProvisioningRequest = a.Offering, a.Job, a.Room
+	o.Offering, o.Job, o.HetJob, o.ProvisioningRequest = a.Offering, a.Job, a.HetJob, a.Room
 	pod, err := Build(ns, a.Node, a.Generation, a.Request, o)
 	if err != nil {
 		return "", &Error{Class: Invalid, Doing: doing, Err: err}

@@ -12,6 +12,8 @@ const (
 	LabelOffering = "slurmtide.io/offering"
 	// LabelJob holds the ID of the Slurm job the node was powered up for. Later jobs may run on it.
 	LabelJob = "slurmtide.io/job"
+	// LabelHetJob holds the ID of the leader of the het job that the job is a component of; otherwise it is absent.
+	LabelHetJob = "slurmtide.io/het-job"
 	// LabelMode is "Dynamic" on the pods of NodeSets of that mode; otherwise it is absent.
 	LabelMode = "slurmtide.io/mode"
 	// LabelBusy is "true" while jobs are, or may any moment be, on the pod; otherwise it is absent.
