@@ -90,6 +90,22 @@ func TestDynamic(t *testing.T) {
 		c.slurm("scontrol", "delete", "ReservationName=keep")
 		c.waitNothing()
 
+		// Of nodes that a held job names, or one wants to avoid, the records stay: slurmctld would end the job without them.
+		c.scale("dyn", 2)
+		c.waitRecords(2)
+		both := slices.Sorted(maps.Keys(c.slurmdPods()))
+		wants, avoids := c.sbatch("true", "--hold", "-w", both[0]), c.sbatch("true", "--hold", "-x", both[1])
+		c.scale("dyn", 0)
+		c.eventually("the pods to go", func() (bool, string) { n := len(c.slurmdPods()); return n == 0, fmt.Sprint(n) })
+		time.Sleep(15 * time.Second)
+		assert.Len(t, c.records(), 2)
+		for i, id := range []string{avoids, wants} {
+			assert.Equal(t, "PENDING", c.jobField(id, "JobState"))
+			c.slurm("scancel", id)
+			c.eventually("its record to go", func() (bool, string) { r := c.records(); return len(r) == 1-i, fmt.Sprint(r) })
+		}
+		c.waitNothing()
+
 		// The bridge may be killed at any moment.
 		id := c.sbatch("srun -N3 hostname; sleep 3", "-N3", "-c2")
 		c.eventually("pods", func() (bool, string) { return len(c.slurmdPods()) > 0, "" })

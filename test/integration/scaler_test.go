@@ -33,13 +33,13 @@ import (
 // an error.
 func TestScaler(t *testing.T) {
 	forScaling(t, func(t *testing.T, version string) {
-		c := deploy(t, "scaler", version, stack.Options{
+		c := deploy(t, "scaler", version, forClasses(stack.Options{
 			NoBridge: true, SuspendTime: 3600, ResumeTimeout: 3600,
 			NodeLines: []string{"NodeName=other-[0-3] CPUs=4 RealMemory=800 State=CLOUD", "NodeName=shape-[0-3] CPUs=4 RealMemory=800 State=DOWN Reason=shape"},
 			PartitionLines: []string{
 				"PartitionName=cpu Nodes=cpu-[0-5] Default=YES", "PartitionName=other Nodes=other-[0-3]", "PartitionName=shapes Nodes=shape-[0-3]",
 			},
-		}, nodeSet{name: "cpu", nodes: "cpu-[0-5]"})
+		}), nodeSet{name: "cpu", nodes: "cpu-[0-5]"})
 		kubectl(t, c.manifests("keda/scaler.yaml", "ServiceAccount", "Role", "RoleBinding"), "apply", "-f", "-")
 		d := startScaler(c, "--kubeconfig", c.kubeconfigOf("slurmtide-scaler"))
 		cpu := map[string]string{"nodeSet": "cpu", "scalerAddress": d.grpc}
@@ -75,7 +75,10 @@ func TestScaler(t *testing.T) {
 		assert.GreaterOrEqual(t, after["unchanged"]-before["unchanged"], 6.0)
 		assert.LessOrEqual(t, after["jobs"]-before["jobs"], 2.0)
 
-		// Jobs of several nodes, an array, a job that is held, one that nothing can run.
+		d.explained()
+		d.within(cpu, 0)
+
+		// Jobs of several nodes, an array, a job that is held.
 		c.sbatch("sleep 600", "-N", "3", "--exclusive")
 		require.True(t, d.pushed(pushes))
 		d.within(cpu, 3)
