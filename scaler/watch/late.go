@@ -37,18 +37,23 @@ type lateHad struct{ jobs, gone map[uint32]bool }
 func newLateJobs() lateJobs { return lateJobs{jobs: map[uint32]lateJob{}, gone: map[uint32]bool{}} }
 
 // ask returns the IDs to be looked at, in order: of late jobs, which may have started, and of those to come; and the marks of the former, but for
-// some that slurmctld had not looked at: they may come to wait for something else.
+// some that slurmctld had not looked at: they may come to wait for something else. Arrays are not looked at again: slurmctld would tell of each of their tasks.
 func (l *lateJobs) ask() (ids []uint32, known map[uint32]string) {
-	ids, known = slices.Sorted(maps.Keys(l.jobs)), map[uint32]string{}
+	known = map[uint32]string{}
 	again := 0
-	for _, id := range ids {
-		if j := l.jobs[id]; j.Reason != "None" || again >= mostAgain {
+	for _, id := range slices.Sorted(maps.Keys(l.jobs)) {
+		j := l.jobs[id]
+		if j.ArrayTasks != "" {
+			continue
+		}
+		ids = append(ids, id)
+		if j.Reason != "None" || again >= mostAgain {
 			known[id] = j.mark
 		} else {
 			again++
 		}
 	}
-	if l.last > 0 && len(ids) < mostLate {
+	if l.last > 0 && len(l.jobs) < mostLate {
 		for i := range uint32(window) {
 			ids = append(ids, l.last+1+i)
 		}
@@ -67,7 +72,7 @@ func (l *lateJobs) take(jobs []scaler.Job, marks map[uint32]string) (came, went,
 		delete(l.gone, j.ID)
 	}
 	for id, j := range l.jobs {
-		if !read[id] && marks[id] != j.mark {
+		if !read[id] && j.ArrayTasks == "" && marks[id] != j.mark {
 			delete(l.jobs, id)
 			l.gone[id], went = true, true
 		}

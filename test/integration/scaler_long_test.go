@@ -33,21 +33,21 @@ func TestScalerLongQueue(t *testing.T) {
 	forScaling(t, func(t *testing.T, version string) {
 		c := deploy(t, "long", version, stack.Options{
 			NoBridge: true, SuspendTime: 3600, ResumeTimeout: 3600,
-			NodeLines:      []string{"NodeName=far-[0-9] CPUs=4 RealMemory=800 State=CLOUD"},
-			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-5] Default=YES", "PartitionName=far Nodes=far-[0-9]"},
+			NodeLines:      []string{"NodeName=far-[0-9] CPUs=4 RealMemory=800 State=CLOUD", "NodeName=shape-[0-3] CPUs=4 RealMemory=800 State=DOWN Reason=shape"},
+			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-5] Default=YES", "PartitionName=far Nodes=far-[0-9]", "PartitionName=shapes Nodes=shape-[0-3]"},
 		}, nodeSet{name: "cpu", nodes: "cpu-[0-5]"})
 		c.fillQueue(longJobs)
 		c.peeks()
 
 		d := startScaler(c)
-		cpu := map[string]string{"nodeSet": "cpu", "scalerAddress": d.grpc}
-		d.within(cpu, 0)
-		pushes := d.stream(cpu)
+		others := map[string]string{"partition": "shapes", "cpus": "4", "memory": "800", "maxNodes": "3"} // jobs wait until they are there
+		d.within(others, 0)
+		pushes := d.stream(others)
 		require.False(t, d.pushed(pushes))
 		var on, off []time.Duration
 		for i := range 8 {
 			time.Sleep(time.Duration(i%4) * 900 * time.Millisecond) // in the middle of reads, and of rests
-			id := c.sbatch("sleep 600", "--exclusive")
+			id := c.sbatch("sleep 600", "-p", "shapes")
 			submitted := time.Now()
 			require.True(t, d.pushed(pushes))
 			on = append(on, time.Since(submitted))
@@ -142,6 +142,17 @@ func (c *cluster) peeks() {
 	for i := range uint32(320) { // more than are ever asked for at once
 		ids = append(ids, newest[3].ID+1+i)
 	}
+	raw, err := http.NewRequestWithContext(c.ctx, http.MethodGet, fmt.Sprintf("http://%s/slurm/v0.0.42/jobs/state?job_id=%d&job_id=%d", address, ids[0], ids[1]), nil)
+	require.NoError(t, err)
+	text, _, err := c.jwt().Token(c.ctx)
+	require.NoError(t, err)
+	raw.Header.Set("X-SLURM-USER-TOKEN", text)
+	answer, err := http.DefaultClient.Do(raw)
+	require.NoError(t, err)
+	said, err := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	require.NoError(t, err)
+	t.Logf("%.3000s", said)
 	start = time.Now()
 	jobs, marks, err := rest.PeekJobs(c.ctx, ids, nil)
 	require.NoError(t, err)
