@@ -111,6 +111,9 @@ func (e *Engine) failBoot(n *node) {
 	if a := n.boot.attempt; a != nil {
 		e.breakers.ProbeGone(*a)
 	}
+	if given == nil {
+		e.part(n)
+	}
 	e.dropBoot(n, false)
 	if given != nil {
 		e.freed(n)
@@ -286,6 +289,8 @@ func (e *Engine) bootDone(n *node) {
 	e.succeeded(n)
 	if b.release != nil { // its job is being given back all the same
 		e.letGo(n, b.release.reason)
+	} else if reason, parted := e.parted(n); parted {
+		e.letGo(n, reason)
 	}
 	e.dropBoot(n, b.release == nil)
 }

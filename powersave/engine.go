@@ -66,6 +66,8 @@ type Engine struct {
 	active    []*node // with an order in hand, oldest first; settled ones are dropped lazily
 	sets      map[string]NodeSet
 	requests  map[string]*request
+	telling   []*request // all nodes settled, but a job they name waits for others
+	tellAgain bool       // one may have ceased to
 	gangs     map[uint32]*gang
 	kept      []uint32 // gangs that wait for nothing in hand, see dropGang
 	hets      hets
@@ -215,6 +217,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	e.keepFloors()
 	e.free()
 	e.dropKept()
+	e.finishTelling()
 	e.planRooms()
 	e.expireGates()
 	e.planRead()
@@ -328,10 +331,37 @@ func (e *Engine) accept(r Request) {
 
 // settled counts one node of a request as done.
 func (e *Engine) settled(req *request) {
-	req.open--
-	if req.open <= 0 {
+	switch req.open--; {
+	case req.open > 0:
+	case e.tellsOfGang(req):
+		e.telling = append(e.telling, req)
+	default:
 		e.finish(req)
 	}
+}
+
+// tellsOfGang says whether a job that the request names waits for other nodes. Only from the request a bridge that is started
+// meanwhile learns that, and which nodes came up for the job.
+func (e *Engine) tellsOfGang(req *request) bool {
+	return slices.ContainsFunc(req.Jobs, func(j Job) bool {
+		g := e.gangs[j.ID]
+		return g != nil && slices.Contains(g.requests, req.ID)
+	})
+}
+
+// finishTelling finishes the settled requests whose jobs wait no longer.
+func (e *Engine) finishTelling() {
+	if !e.tellAgain {
+		return
+	}
+	e.tellAgain = false
+	e.telling = slices.DeleteFunc(e.telling, func(req *request) bool {
+		tells := e.tellsOfGang(req)
+		if !tells {
+			e.finish(req)
+		}
+		return !tells
+	})
 }
 
 func (e *Engine) finish(req *request) {
@@ -353,6 +383,7 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 		}
 	}
 	if first {
+		e.rememberAgain()
 		e.setDeadlines()
 	}
 	owner := map[string]string{}
@@ -392,7 +423,7 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 	held := e.heldGates
 	e.heldGates = nil
 	for _, g := range held {
-		e.openGate(g.GateOpened)
+		e.admitGate(g)
 	}
 }
 

@@ -1,6 +1,9 @@
 package powersave
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,10 +20,12 @@ type gang struct {
 	up       []string           // those that registered for it
 	rest     []string           // those it waits for without a boot in hand
 	read     int                // reads asked for when rest was noted
+	requests []string           // that named it
 	denied   []BreakerKey       // offerings that are taken to have no room for so many
 	since    time.Time          // when it was first heard of
 	asked    time.Time          // newest request
 	deadline time.Time
+	parted   string // why: slurmctld has taken a node from it that was not up yet
 }
 
 // remember notes which nodes a job waits for: those with a boot in hand. The others of the job
@@ -36,10 +41,24 @@ func (e *Engine) remember(j Job, r Request) {
 		return
 	}
 	g.whole, g.read = j.Nodes, e.reads.count
+	if !slices.Contains(g.requests, r.ID) {
+		g.requests = append(g.requests, r.ID)
+	}
 	g.rest = e.restOf(g)
 	if b := e.backOf(j.ID); b != nil && !b.freed {
 		g.rest = nil
 		e.follow(g, b)
+	}
+}
+
+// rememberAgain is for the requests that came before the NodeSets, as after a restart: a job's nodes may boot for a request that came
+// after the one that names it.
+func (e *Engine) rememberAgain() {
+	requests := slices.SortedFunc(maps.Values(e.requests), func(a, b *request) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	for _, r := range requests {
+		for _, j := range r.Jobs {
+			e.remember(j, r.Request)
+		}
 	}
 }
 
@@ -72,6 +91,7 @@ func (e *Engine) join(n *node, job uint32, asked time.Time, resumeTimeout time.D
 	}
 	g.rest = slices.DeleteFunc(g.rest, func(name string) bool { return name == n.name })
 	if !slices.Contains(n.jobs, job) {
+		g.parted = ""
 		n.jobs, g.nodes = append(n.jobs, job), append(g.nodes, n.name)
 	} else if !g.deadline.IsZero() { // else its gate came before the request, which knows ResumeTimeout
 		return
@@ -386,6 +406,36 @@ func (e *Engine) released(n *node, err string) {
 // mayWrite says that a node's reason is empty, ours, or tells only that an earlier boot took too long.
 func mayWrite(reason string) bool {
 	return reason == "" || strings.HasPrefix(reason, ReasonPrefix) || strings.HasPrefix(reason, timedOut)
+}
+
+// part notes that slurmctld has taken n, which has not come up, from the jobs that wait for it. They have left their other nodes, too:
+// those that are idle are let go, and the rest when they come up. That is how the work of a bridge is finished that ended while it
+// gave a job back.
+func (e *Engine) part(n *node) {
+	for _, id := range n.jobs {
+		g := e.gangs[id]
+		if g == nil || e.sets[n.set].Strategy == BestEffort {
+			continue
+		}
+		g.parted = fmt.Sprintf("job %d given back: %s did not boot", id, n.name)
+		g.up = slices.DeleteFunc(g.up, func(name string) bool { return !e.nodes[name].slurm.State.Any(NodeIdle) })
+		e.powerDown(g, g.parted)
+	}
+}
+
+// parted says that n, which has just come up, is idle because all jobs that waited for it have parted, and why.
+func (e *Engine) parted(n *node) (reason string, parted bool) {
+	if n.set == "" || !n.slurm.State.Any(NodeIdle) {
+		return "", false
+	}
+	for _, id := range n.jobs {
+		g := e.gangs[id]
+		if g == nil || g.parted == "" {
+			return "", false
+		}
+		reason = g.parted
+	}
+	return reason, reason != ""
 }
 
 // merge adds the node to the update that is like u, or u to the updates.

@@ -34,11 +34,16 @@ func (e *Engine) openGate(ev GateOpened) {
 	if e.hets.add(ev.JobID, ev.HetJob) {
 		e.goAlong(e.hets.of(ev.JobID))
 	}
-	if !e.setsRead {
-		e.heldGates = append(e.heldGates, heldGate{ev, e.now})
-		return
+	if held := (heldGate{ev, e.now}); e.setsRead {
+		e.admitGate(held)
+	} else {
+		e.heldGates = append(e.heldGates, held)
 	}
-	g := &gate{id: ev.ID, job: ev.JobID, het: ev.HetJob, read: e.reads.count, asked: e.now, deadline: ev.Deadline}
+}
+
+// admitGate lets a gate wait once the NodeSets are known.
+func (e *Engine) admitGate(ev heldGate) {
+	g := &gate{id: ev.ID, job: ev.JobID, het: ev.HetJob, read: e.reads.count, asked: ev.asked, deadline: ev.Deadline}
 	for name := range ev.Nodes.All() {
 		n := e.nodes[name]
 		if n == nil || n.set == "" {

@@ -73,6 +73,7 @@ func (e *Engine) dropGang(job uint32) {
 	for _, id := range parts {
 		delete(e.gangs, id)
 	}
+	e.tellAgain = true
 }
 
 // dropKept looks again at the gangs that dropGang has kept.

@@ -29,6 +29,7 @@ type finding struct {
 	asked time.Time // when the bridge asked for the mark first, in life
 	life  int
 	done  bool
+	heard int  // the bridge's life that knows so
 	over  bool // it cannot be seen any more
 }
 
@@ -99,7 +100,9 @@ func (w *world) mark(a powersave.TaintHost, life int) {
 		}
 		if answer.Err == "" {
 			for _, v := range w.findings {
-				v.done = v.done || v.p.UID == a.UID
+				if v.p.UID == a.UID {
+					v.done, v.heard = true, life
+				}
 			}
 		}
 		w.tellLife(life, w.some(50*time.Millisecond, taintFails, i), answer)
@@ -156,12 +159,12 @@ func (w *world) mayMark(a powersave.TaintHost) {
 		of = v
 	}
 	switch {
-	case of == nil && strings.Contains(a.Reason, badReason) && !n.earlyBad.IsZero() && (w.crashed || w.rough.After(n.earlyBad) || n.since.Sub(n.earlyBad) < prompt/2):
+	case of == nil && strings.Contains(a.Reason, badReason) && !n.earlyBad.IsZero() && (w.rough.After(n.earlyBad) || n.since.Sub(n.earlyBad) < prompt/2):
 		return // it may have been found just after slurmd registered
 	case of == nil || !strings.Contains(a.Reason, badReason):
 		w.breaks("marks a host that nobody found bad", "%s for %s: %q", a.Host, a.Node, a.Reason)
 		return
-	case n.blamed == mk && n.blamedLife == w.life && of.done:
+	case n.blamed == mk && n.blamedLife == w.life && of.heard == w.life:
 		w.breaks("marks a host again and again", "%s for %s: %q", a.Host, a.Node, a.Reason)
 	case of.asked.IsZero() || of.life != w.life:
 		of.asked, of.life = w.now, w.life

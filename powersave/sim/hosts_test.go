@@ -227,7 +227,7 @@ func (w *world) patrolHost(n *node, p *pod) {
 	}
 	if !serves || p == nil || !p.alive() || n.cleaning != nil || (len(n.jobs) > 0) == p.Busy {
 		n.markSince = w.now
-	} else if w.smooth(latest(n.markSince, n.changed), w.untilMarked(n, p)) {
+	} else if w.smooth(latest(n.markSince, n.changed, w.watchFrom), w.untilMarked(n, p)) {
 		w.breaks("mark is wrong", "pod %s of %s since %.3f: busy=%v with %d jobs", p.UID, n.name, n.markSince.Sub(start).Seconds(), p.Busy, len(n.jobs))
 	}
 }

@@ -38,6 +38,7 @@ type slurmJob struct {
 	reported   time.Time // when it last stood in a resume file
 	first      time.Time // when it first did, since it got its nodes
 	known      time.Time // when the bridge was first told of its present nodes
+	unheard    bool      // the program that was called for some of them was killed
 	upSince    time.Time
 	gateSince  time.Time // requeued, and its gate still runs
 	restarts   int
@@ -181,7 +182,7 @@ func (w *world) choose(j *slurmJob, taken *[nodeCount]int) (nodes []*node) {
 
 func (w *world) allocate(j *slurmJob, nodes []*node) {
 	j.nodes, j.state, j.asked, j.tellErrs, j.backLife = nodes, configuring, w.now, 0, 0
-	j.reported, j.first, j.known = time.Time{}, time.Time{}, time.Time{}
+	j.reported, j.first, j.known, j.unheard = time.Time{}, time.Time{}, time.Time{}, false
 	down := false
 	for _, n := range nodes {
 		n.jobs = append(n.jobs, j)

@@ -92,7 +92,7 @@ func (w *world) create(a powersave.CreatePod, n *node, life int) {
 	} else {
 		answer(powersave.PodCreated{Node: a.Node, UID: p.UID, Generation: p.Generation})
 		if n.lastRoom = w.room(a.Room); n.lastRoom != nil && life == w.life {
-			n.lastRoom.made[n.index] = true
+			n.lastRoom.made[n.index] = life
 		}
 	}
 	w.after(w.delay(500*time.Millisecond, slowHost, n.index, 10*time.Second), func() { w.place(p) })
@@ -206,7 +206,10 @@ func (w *world) fail(p *pod, reason string, t powersave.Trouble) {
 	if w.pods[p.index] == p && p.Phase != powersave.PodTerminating && p.Phase != powersave.PodFailed {
 		p.Phase, p.Reason, p.Trouble, p.host = powersave.PodFailed, reason, t, false
 		n := w.nodes[p.index]
-		if n.crashes++; t == powersave.TroubleCrash && n.crashes > 4 && !w.crashed {
+		if n.crashLife != w.life {
+			n.crashes, n.crashLife = 0, w.life
+		}
+		if n.crashes++; t == powersave.TroubleCrash && n.crashes > 4 && n.unheard != n.epoch {
 			w.breaks("tries again what crashes", "%d pods of %s", n.crashes, n.name)
 		}
 		w.watch(p)

@@ -85,7 +85,7 @@ func (w *world) mayForce(n *node) {
 
 // mayTakeOff looks at a job that loses all its nodes because n is given back.
 func (w *world) mayTakeOff(j *slurmJob, n *node) {
-	if j.toldRun != j.restarts+1 && j.tellErrs == 0 && w.now.Sub(j.asked) > stale && !w.crashed && w.knows(j) {
+	if j.toldRun != j.restarts+1 && j.tellErrs == 0 && w.now.Sub(j.asked) > stale && w.knows(j) {
 		w.breaks("takes down a job that does not know why", "job %d on %s", j.id, n.name)
 	}
 	asked := j.asked // for the newest slice; what was up before that is not known to be of the gang
@@ -93,16 +93,16 @@ func (w *world) mayTakeOff(j *slurmJob, n *node) {
 		asked = latest(asked, p.asked)
 	}
 	for _, m := range j.nodes {
-		if m != n && m.ours() && m.users == 1 && w.now.After(w.rough) && w.until[powerUp][m.index].IsZero() &&
+		if m != n && m.ours() && m.users == 1 && !j.unheard && w.now.After(w.rough) && w.until[powerUp][m.index].IsZero() &&
 			(m.set() == 0 || w.until[changeSets][0].IsZero()) && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(asked)) {
-			m.half, m.halfSince = j, w.now
+			m.half, m.halfSince, m.halfLife = j, w.now, w.life
 		}
 	}
 }
 
 // knows says that the bridge has been told that the job has these nodes, by a resume file, or by a gate and a read.
 func (w *world) knows(j *slurmJob) bool {
-	return w.until[changeSets][0].Before(j.asked) && (!j.reported.IsZero() || !j.known.IsZero() && w.rough.Before(j.known))
+	return !j.unheard && w.until[changeSets][0].Before(j.asked) && (!j.reported.IsZero() || !j.known.IsZero() && w.rough.Before(j.known))
 }
 
 // mayHold looks at how long a job that was given back is to rest.
@@ -202,7 +202,10 @@ func (w *world) finish(id string) {
 		return // it came once more just before it was finished, which does no harm
 	}
 	r := w.spool[i]
-	w.spool = slices.Delete(w.spool, i, i+1)
+	w.spool[i].done = true
+	w.call(w.some(10*time.Millisecond, programSlow, 3), func() {
+		w.spool = slices.DeleteFunc(w.spool, func(r spooled) bool { return r.ID == id })
+	})
 	for i, epoch := range r.epochs {
 		n, p := w.nodes[i], w.pods[i]
 		switch {
@@ -261,7 +264,7 @@ func (w *world) patrolNode(n *node, p *pod) {
 	if n.down || n.flags.Any(powersave.NodeDrain) {
 		n.judged = n.epoch
 	}
-	if !n.flags.Any(powersave.NodePoweringDown) || p != nil || n.judged == n.epoch || !n.ours() || w.crashed ||
+	if !n.flags.Any(powersave.NodePoweringDown) || p != nil || n.judged == n.epoch || n.unheard == n.epoch || !n.ours() ||
 		n.set() == 1 && w.now.Sub(w.until[changeSets][0]) < suspendTimeout {
 		n.emptySince = w.now
 	} else if w.smooth(n.emptySince, prompt) {
@@ -270,6 +273,8 @@ func (w *world) patrolNode(n *node, p *pod) {
 	switch {
 	case n.taken() && n.flags.Any(powersave.NodeDrain): // people decide what becomes of it
 		n.half = nil
+	case n.half != nil && n.halfLife != w.life && n.flags.Any(powersave.NodePoweringUp): // who gave the job back is gone; it may be let go when it is up
+		n.halfSince = w.now
 	case n.down, p != nil && p.host && (p.dead || w.on(silenceHost, p.at)): // nobody could confirm that its pod ends
 		n.halfSince = w.now
 	}
@@ -280,7 +285,7 @@ func (w *world) patrolNode(n *node, p *pod) {
 
 // sharp says that both NodeSets give gangs back whole, and the bridge has not lost sight of them.
 func (w *world) sharp() bool {
-	return !w.crashed && w.strategy[0] != powersave.BestEffort && w.strategy[1] != powersave.BestEffort
+	return w.strategy[0] != powersave.BestEffort && w.strategy[1] != powersave.BestEffort
 }
 
 // deadline is how long a job may wait for its nodes.
@@ -319,10 +324,10 @@ func (w *world) patrolJob(j *slurmJob) {
 		w.breaks("gate stays", "job %d, which was requeued", j.id)
 	case j.state == pending && j.backLife == w.life && j.heldRun < j.restarts && w.smooth(j.backAt, prompt):
 		w.breaks("does not rest", "job %d, given back at %.3f", j.id, j.backAt.Sub(start).Seconds())
-	case j.state == configuring && alone && !w.crashed && !j.reported.IsZero() && w.smooth(j.reported, w.deadline(j)+prompt/3):
+	case j.state == configuring && alone && !j.unheard && !j.reported.IsZero() && w.smooth(j.reported, w.deadline(j)+prompt/3):
 		w.breaks("gang waits", "job %d since %.3f: %s", j.id, j.reported.Sub(start).Seconds(), w.picture())
 	}
-	if j.state == configuring && !j.reported.IsZero() && !w.crashed {
+	if j.state == configuring && !j.reported.IsZero() && !j.unheard {
 		for _, n := range j.nodes {
 			w.patrolMember(j, n, w.pods[n.index])
 		}

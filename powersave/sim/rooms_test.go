@@ -30,16 +30,18 @@ type room struct {
 	powersave.Room
 	sets []powersave.RoomSet
 	pods int
+	life int // of the bridge that asked
 	born time.Time
 	stateAt,
 	troubleAt, // refused, failed or revoked
 	roomAt time.Time // when there was room first
-	gone     bool
-	told     int  // life of the bridge that knows its name
-	dropping bool // the bridge has asked for it to go
-	served   [nodeCount]bool
-	made     [nodeCount]bool // the bridge knows that there has been a pod
-	busyAt   time.Time       // when its job last waited
+	gone       bool
+	told       int             // life of the bridge that knows its name
+	dropping   bool            // the bridge has asked for it to go
+	served     [nodeCount]bool // in the bridge's life servedLife
+	servedLife int
+	made       [nodeCount]int // the bridge's life that knows that there has been a pod
+	busyAt     time.Time      // when its job last waited
 }
 
 const apartErr = "classes differ"
@@ -106,7 +108,7 @@ func (w *world) makeRoom(q powersave.RoomRequest, life int) {
 		asked.Name = name
 	default:
 		r := &room{Room: powersave.Room{Name: name, Job: q.Job, Attempt: q.Attempt, State: powersave.RoomPending, Created: w.now.Truncate(time.Second)},
-			sets: q.Sets, born: w.now, stateAt: w.now, busyAt: w.now}
+			sets: q.Sets, life: life, born: w.now, stateAt: w.now, busyAt: w.now}
 		for _, s := range q.Sets {
 			r.pods += s.Pods
 		}
@@ -289,7 +291,7 @@ func (w *world) mayAsk(q powersave.RoomRequest) {
 				}
 			}
 		}
-		if j.state == configuring && w.now.Sub(j.asked) > stale && !w.crashed && s.Pods > has {
+		if j.state == configuring && w.now.Sub(j.asked) > stale && s.Pods > has {
 			w.breaks("asks for too much room", "%+v, but job %d has %d nodes of it", q, j.id, has)
 		}
 	}
@@ -310,7 +312,7 @@ func (w *world) mayAsk(q powersave.RoomRequest) {
 
 // mayAskForLess looks whether a job's first request counts the nodes that ResumeRate holds back.
 func (w *world) mayAskForLess(q powersave.RoomRequest, j *slurmJob) {
-	if j.state != configuring || w.crashed || j.reported.IsZero() || !w.now.After(w.rough) || !w.until[changeSets][0].IsZero() ||
+	if j.state != configuring || j.unheard || j.reported.IsZero() || !w.now.After(w.rough) || !w.until[changeSets][0].IsZero() ||
 		slices.ContainsFunc(w.rooms, func(r *room) bool { return w.together(r.Job, q.Job) }) {
 		return
 	}
@@ -342,11 +344,14 @@ func (w *world) mayUseRoom(n *node, a powersave.CreatePod) {
 		w.breaks("uses room that is not its own", "%s for job %d: %q", n.name, a.Job, a.Room)
 	case r.roomAt.IsZero():
 		w.breaks("makes a pod before there is room", "%s for job %d: %s is %s", n.name, a.Job, r.Name, r.State)
-	case r.made[n.index] && n.lastRoom == r && !w.crashed:
+	case r.made[n.index] == w.life && n.lastRoom == r:
 		w.breaks("uses its room twice", "%s for job %d: %s", n.name, a.Job, r.Name)
 	case r.State != powersave.RoomProvisioned && w.smooth(r.stateAt, prompt):
 		w.breaks("uses room that is not kept", "%s for job %d: %s is %s since %.3f", n.name, a.Job, r.Name, r.State, r.stateAt.Sub(start).Seconds())
 	default:
+		if r.servedLife != w.life { // it may not know what was made, and came to nothing, before
+			r.served, r.servedLife = [nodeCount]bool{}, w.life
+		}
 		n.roomed, r.served[n.index] = a.Generation, true
 		used := 0
 		for _, s := range r.served {
@@ -354,7 +359,7 @@ func (w *world) mayUseRoom(n *node, a powersave.CreatePod) {
 				used++
 			}
 		}
-		if used > r.pods && !w.crashed {
+		if used > r.pods && r.life == w.life { // of an earlier one's request it does not know which nodes it was for
 			w.breaks("uses more room than it has", "%s for job %d: %s is for %d pods", n.name, a.Job, r.Name, r.pods)
 		}
 	}
@@ -368,7 +373,7 @@ func (w *world) mayDrop(name string) {
 	}
 	r.dropping = true
 	j := w.job(r.Job)
-	if r.gone || r.over() || r.Refused || r.State == powersave.RoomExpired || j.state != configuring || w.now.Sub(j.asked) < stale || j.reported.IsZero() || w.crashed || j.failedAt.After(j.asked) || r.told != w.life ||
+	if r.gone || r.over() || r.Refused || r.State == powersave.RoomExpired || j.state != configuring || w.now.Sub(j.asked) < stale || j.reported.IsZero() || j.unheard || j.failedAt.After(j.asked) || r.told != w.life ||
 		!w.smooth(r.stateAt, prompt) {
 		return
 	}

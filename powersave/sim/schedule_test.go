@@ -39,7 +39,7 @@ type step struct {
 	what kind
 	node int // index
 	long time.Duration
-	n    int // nodes of a job
+	n    int // nodes of a job, or actions after which the bridge is killed
 	many int // tasks of an array, or components of a het job; 0: neither
 	opts jobOptions
 }
@@ -231,6 +231,9 @@ var plans = rapid.Custom(func(t *rapid.T) schedule {
 		}
 	}
 	s.drawMore(t, rough)
+	if d.often(3) {
+		s.steps = append(s.steps, kills.Draw(t, "")...)
+	}
 	slices.SortStableFunc(s.steps, func(a, b step) int { return int(a.at - b.at) })
 	return s
 })
@@ -285,6 +288,13 @@ var (
 	// A third of the schedules has no rough kinds, so that promises about speed are looked at closely.
 	calmSteps, roughSteps = faultSteps(cancelJob, firstRough), faultSteps(cancelJob, firstMore)
 	moreSteps             = faultSteps(firstMore, kinds)
+	// The bridge is killed at any time, or after any action from then on.
+	kills = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+		d := dice{t}
+		st := step{what: bridgeCrash, at: d.upTo(54), n: d.below(10)}
+		st.long = min(time.Second+d.upTo(6), chaos-st.at)
+		return st
+	}), 1, 3)
 )
 
 // faultSteps draws steps of the kinds from first on before last.
@@ -379,6 +389,9 @@ func (st step) String() string {
 		b.WriteString(nodeNames[st.node] + ": ")
 	}
 	b.WriteString(kindNames[st.what])
+	if st.what == bridgeCrash && st.n > 0 {
+		fmt.Fprintf(&b, " after %d more actions", st.n)
+	}
 	if st.what != job {
 		fmt.Fprintf(&b, " (for %v)", st.long)
 		return b.String()

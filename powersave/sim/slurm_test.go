@@ -45,15 +45,18 @@ type node struct {
 	cleaning                  *slurmJob // requeued after ResumeTimeout, and its gate still runs
 	epoch                     int       // counts power changes
 	judged                    int       // the last epoch in which people had drained it
+	unheard                   int       // the last epoch of which no program could tell
 	pods                      int       // made in this epoch
-	crashes                   int       // of these, that ended by themselves
-	creating                  int       // calls under way
+	crashes                   int       // of these, that ended by themselves, in the bridge's life crashLife
+	crashLife                 int
+	creating                  int // calls under way
 	oddSince, emptySince      time.Time
 	refusedAt                 time.Time // a pod was refused, and none made since
 	refusedOn                 string    // the offering it was for
 	users                     int       // jobs that had it in this epoch
 	half                      *slurmJob // it booted for this job, which was given back
 	halfSince                 time.Time
+	halfLife                  int       // of the bridge
 	forgotten                 bool      // not in slurm.conf at present
 	left                      time.Time // when that was so last
 	more

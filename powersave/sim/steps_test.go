@@ -17,7 +17,7 @@ func (w *world) do(st *step) {
 	} else if end.After(w.until[st.what][st.node]) {
 		w.until[st.what][st.node] = end
 	}
-	if st.what.rough() {
+	if st.what.rough() && st.what != bridgeCrash {
 		w.roughFor(st.long)
 	}
 	if st.what.ofHost() {
@@ -105,7 +105,9 @@ func (w *world) do(st *step) {
 			})
 		}
 	case bridgeCrash:
-		w.crash(st.long)
+		if w.doomed, w.deadFor = st.n, st.long; st.n == 0 {
+			w.crash(st.long)
+		}
 	case slurmctldRestart:
 		later(func() {
 			for _, p := range w.pods {
@@ -183,8 +185,9 @@ const (
 
 // endOfChaos mends everything.
 func (w *world) endOfChaos() {
-	w.hosts, w.limits = nodeCount, [2]int{}
+	w.hosts, w.limits, w.doomed = nodeCount, [2]int{}, 0
 	w.mend()
+	w.after(2*prompt, w.mend) // of what a bridge that was just started had not yet seen fail
 	w.mendHosts()
 	w.answerIn, w.booking = min(w.answerIn, time.Second), 0
 	w.answerRooms()

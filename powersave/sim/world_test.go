@@ -59,7 +59,8 @@ type world struct {
 	engine    *powersave.Engine // nil while the bridge is down
 	life      int               // counts starts of the bridge; answers of an earlier life are lost
 	lifeAt    time.Time
-	crashed   bool // once; what a gang's deadline was can then be unknown
+	doomed    int // the bridge is killed after so many actions; 0: it is not
+	deadFor   time.Duration
 	wake      int
 	spins     int
 	reading   bool
@@ -87,6 +88,7 @@ type spooled struct {
 	powersave.Request
 	epochs [nodeCount]int // 0: not named
 	at     time.Time
+	done   bool // it is being removed
 }
 
 func run(s schedule) *world { return (&world{schedule: s}).run() }
@@ -125,11 +127,12 @@ func (w *world) smooth(t time.Time, d time.Duration) bool {
 // recovery is what the bridge may need after a fault: the longest pauses before it tries again.
 const recovery = 22 * time.Second
 
-func (w *world) roughFor(d time.Duration) {
-	if t := w.now.Add(d + recovery); t.After(w.rough) {
-		w.rough = t
-	}
-}
+// startup is what a bridge needs until it has read all it has to know, after the NodeSets.
+const startup = 5 * time.Second
+
+func (w *world) roughFor(d time.Duration) { w.roughUntil(w.now.Add(d + recovery)) }
+
+func (w *world) roughUntil(t time.Time) { w.rough = latest(w.rough, t) }
 
 // on says whether a fault is present.
 func (w *world) on(k kind, node int) bool { return w.now.Before(w.until[k][node]) }
@@ -202,7 +205,9 @@ func (w *world) step(ev powersave.Event) {
 		if w.out != nil {
 			w.logAction(a)
 		}
-		w.act(a)
+		if w.act(a); w.strikes(a) {
+			return
+		}
 	}
 	w.wake++
 	next := w.engine.NextWake()
@@ -238,15 +243,15 @@ func (w *world) act(a powersave.Action) {
 		w.mayBoot(n, a)
 		w.mayUseRoom(n, a)
 		n.creating++
-		w.after(w.delay(50*time.Millisecond, createSlow, n.index, 20*time.Second), func() { w.create(a, n, life) })
+		w.call(w.delay(50*time.Millisecond, createSlow, n.index, 20*time.Second), func() { w.create(a, n, life) })
 	case powersave.DeletePod:
 		w.mayDelete(a)
 		n := w.node(a.Node)
-		w.after(w.delay(50*time.Millisecond, deleteSlow, n.index, 30*time.Second), func() { w.remove(a, n, life) })
+		w.call(w.delay(50*time.Millisecond, deleteSlow, n.index, 30*time.Second), func() { w.remove(a, n, life) })
 	case powersave.UpdateNodes:
-		w.after(w.delay(20*time.Millisecond, updateSlow, w.node(a.Update.Nodes[0]).index, 6*time.Second), func() { w.update(a.Update, life) })
+		w.call(w.delay(20*time.Millisecond, updateSlow, w.node(a.Update.Nodes[0]).index, 6*time.Second), func() { w.update(a.Update, life) })
 	case powersave.MarkPod:
-		w.after(w.delay(50*time.Millisecond, createSlow, w.node(a.Node).index, 10*time.Second), func() { w.markPod(a, life) })
+		w.call(w.delay(50*time.Millisecond, createSlow, w.node(a.Node).index, 10*time.Second), func() { w.markPod(a, life) })
 	case powersave.ReadSlurm:
 		w.read(a, life)
 	case powersave.FinishRequest:
@@ -254,9 +259,9 @@ func (w *world) act(a powersave.Action) {
 	case powersave.AnswerGate:
 		w.answerGate(a)
 	case powersave.TellJob:
-		w.after(w.delay(50*time.Millisecond, tellSlow, 0, 8*time.Second), func() { w.tellJob(a, life) })
+		w.call(w.delay(50*time.Millisecond, tellSlow, 0, 8*time.Second), func() { w.tellJob(a, life) })
 	case powersave.HoldJob:
-		w.after(w.delay(50*time.Millisecond, holdSlow, 0, 8*time.Second), func() { w.holdJob(a, w.now.Add(a.Delay), life) })
+		w.call(w.delay(50*time.Millisecond, holdSlow, 0, 8*time.Second), func() { w.holdJob(a, w.now.Add(a.Delay), life) })
 	case powersave.BootDone:
 		for _, id := range a.Boot.Jobs {
 			w.job(id).holds = 0 // a slice that is up may be all of it
@@ -274,6 +279,32 @@ func (w *world) act(a powersave.Action) {
 	}
 }
 
+// call does later what the bridge asks for. If the bridge is killed before, that may never leave it.
+func (w *world) call(d time.Duration, do func()) {
+	life := w.life
+	w.after(d, func() {
+		if life == w.life || w.some(2*time.Millisecond, bridgeCrash, life%nodeCount) > 0 {
+			do()
+		}
+	})
+}
+
+// strikes counts the actions that are left to a bridge that is to be killed, and kills it after the last.
+func (w *world) strikes(a powersave.Action) bool {
+	switch a.(type) {
+	case powersave.ReadSlurm, powersave.ReadRooms, powersave.Report, powersave.BootDone, powersave.BootFailed: // they change nothing outside
+		return false
+	}
+	if w.doomed == 0 {
+		return false
+	}
+	if w.doomed--; w.doomed > 0 {
+		return false
+	}
+	w.crash(w.deadFor)
+	return true
+}
+
 // The bridge.
 
 func (w *world) startBridge() {
@@ -286,18 +317,19 @@ func (w *world) startBridge() {
 	for _, r := range slices.Clone(w.spool) {
 		w.step(powersave.RequestAccepted{Request: r.Request})
 	}
+	if w.engine == nil {
+		return
+	}
 	sets := w.some(time.Second, changeSets, 0)
 	if w.life > 1 {
 		sets = w.some(8*time.Second, changeSets, 0)
+		w.roughUntil(w.now.Add(sets + startup))
 	}
 	w.setsAt = w.now.Add(sets)
 	w.tellSets(sets)
 	life := w.life
 	w.after(sets+w.some(2*time.Second, watchGap, 0), func() { w.listPods(life) })
 	w.after(w.some(4*time.Second, cordon, 0), func() { w.listHosts(life) })
-	if w.life > 1 {
-		w.roughFor(10 * time.Second)
-	}
 }
 
 // mend is what people do about images and configuration.
@@ -352,10 +384,14 @@ func (w *world) crash(d time.Duration) {
 		return
 	}
 	w.logf("bridge crashes")
-	w.engine, w.crashed = nil, true
+	w.engine, w.doomed = nil, 0
 	w.life++
+	w.roughUntil(w.now.Add(d))
 	for _, n := range w.nodes {
 		n.creating = 0
+	}
+	for i := range w.spool {
+		w.spool[i].done = false
 	}
 	for _, j := range w.jobs {
 		j.gate = 0 // its start-gate notices and lets the job go
@@ -390,7 +426,12 @@ func (w *world) program(kind spool.Kind, nodes []*node) {
 	}
 	if w.any(programLost) {
 		w.logf("%s of %v is killed", kind, names)
-		w.crashed = true
+		for _, n := range nodes {
+			n.unheard = n.epoch
+			for _, j := range n.jobs {
+				j.unheard = true
+			}
+		}
 		return
 	}
 	if w.any(programOdd) {
@@ -420,7 +461,7 @@ func (w *world) spoolIt(r spooled) {
 	w.tell(w.delay(5*time.Millisecond, programSlow, 2, 2*time.Second), powersave.RequestAccepted{Request: r.Request})
 	if w.any(programTwice) {
 		w.after(w.some(5*time.Second, programTwice, 0), func() {
-			if slices.ContainsFunc(w.spool, func(o spooled) bool { return o.ID == r.ID }) {
+			if slices.ContainsFunc(w.spool, func(o spooled) bool { return o.ID == r.ID && !o.done }) {
 				w.step(powersave.RequestAccepted{Request: r.Request})
 			}
 		})
