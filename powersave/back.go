@@ -11,6 +11,7 @@ import (
 // comment (job_mgr.c _update_job), then its nodes are released, then, pending, it is held off for a while.
 type back struct {
 	job     uint32
+	request string // the newest that named it
 	verdict Verdict
 	nodes   []string // that it waited for
 	// notBefore is when the NodeSet that failed is tried again.
@@ -40,6 +41,9 @@ const (
 func (e *Engine) sendBack(job uint32, v Verdict, notBefore time.Time) {
 	if e.backOf(job) == nil {
 		b := &back{job: job, verdict: v, notBefore: notBefore, retryAt: e.now, until: e.now.Add(backMost)}
+		if g := e.gangs[job]; g != nil && len(g.requests) > 0 {
+			b.request = g.requests[len(g.requests)-1]
+		}
 		for _, id := range e.hets.of(job) { // any of them takes it along
 			if g := e.gangs[id]; g != nil {
 				b.nodes = append(b.nodes, g.nodes...)
@@ -98,7 +102,7 @@ func (e *Engine) askBacks() {
 			e.do(TellJob{Job: b.job, Reason: ReasonPrefix + b.verdict.String()})
 			continue
 		}
-		e.do(HoldJob{Job: b.job, Delay: max(e.holdFor(b.job), b.notBefore.Sub(e.now))})
+		e.do(HoldJob{Job: b.job, Request: b.request, Delay: max(e.holdFor(b.job), b.notBefore.Sub(e.now))})
 	}
 }
 

@@ -188,8 +188,9 @@ type TellJob struct {
 
 // HoldJob asks for a job that was taken off its nodes not to start before Delay has passed. Answered by JobHeld.
 type HoldJob struct {
-	Job   uint32
-	Delay time.Duration
+	Job     uint32
+	Request string // the newest that named the job; "" if none did
+	Delay   time.Duration
 }
 
 // BootFailed reports the verdict on a boot, for history, events and metrics.

@@ -227,6 +227,30 @@ func (e *Engine) Unread() string {
 	return "Slurm cannot be read; the last time was at " + r.wholeAt.UTC().Format("15:04:05Z")
 }
 
+// Requests returns the IDs of the requests in hand for the nodes, or else of those that their pods were made for. They are for the log.
+func (e *Engine) Requests(nodes ...string) []string {
+	ids := []string{}
+	add := func(id string) {
+		if id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	for _, name := range nodes {
+		switch n := e.nodes[name]; {
+		case n == nil:
+		case n.off != nil && len(n.off.requests) > 0:
+			for _, r := range n.off.requests {
+				add(r.ID)
+			}
+		case n.boot != nil && len(n.boot.requests) > 0:
+			add(n.boot.request())
+		case n.pod != nil:
+			add(n.pod.Request)
+		}
+	}
+	return ids
+}
+
 // Settled reports that no request, boot, power-down or gate is in hand.
 func (e *Engine) Settled() bool {
 	return len(e.requests)+len(e.compactActive())+len(e.gates)+len(e.heldGates)+len(e.dismissed) == 0

@@ -349,6 +349,29 @@ func TestEvents(t *testing.T) {
 	}, newNodeSet("cpu", "cpu-[0-9]"))
 }
 
+func TestWarn(t *testing.T) {
+	running(t, func(_ context.Context, c *Client, kube *kubefake.Clientset, _ *tidefake.Clientset, _ *record) {
+		c.Warn("cpu", "cpu-1", "a", "BootFailed", "node cpu-1: capacity: no room")
+		time.Sleep(time.Second) // Events are named after the time
+		c.Warn("cpu", "cpu-2", "", "FloorNotReached", "no pod was made")
+		c.Warn("", "cpu-3", "c", "Odd", "of no NodeSet")
+		synctest.Wait()
+		list, err := kube.EventsV1().Events("slurm").List(context.Background(), metav1.ListOptions{})
+		require.NoError(t, err)
+		got := []string{}
+		for _, e := range list.Items {
+			assert.Equal(t, corev1.EventTypeWarning, e.Type)
+			got = append(got, fmt.Sprintf("%s %s %s %s %s", e.Regarding.Kind, e.Regarding.Name, e.Regarding.UID, e.Reason, e.Note))
+		}
+		assert.ElementsMatch(t, []string{
+			"Pod cpu-1 a BootFailed node cpu-1: capacity: no room",
+			"NodeSet cpu uid-of-nodeset BootFailed node cpu-1: capacity: no room",
+			"NodeSet cpu uid-of-nodeset FloorNotReached no pod was made",
+			"Pod cpu-3 c Odd of no NodeSet",
+		}, got)
+	}, newNodeSet("cpu", "cpu-[0-9]"))
+}
+
 func TestShorten(t *testing.T) {
 	assert.Equal(t, "abc", shorten("abc", 3))
 	assert.Equal(t, "abc...", shorten("abcdefg", 6))

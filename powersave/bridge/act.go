@@ -24,12 +24,13 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 			}
 		})
 	case powersave.DeletePod:
+		requests := b.engine.Requests(a.Node)
 		b.calls.Go(func() {
 			late := time.NewTimer(time.Until(a.Before))
 			defer late.Stop()
 			select {
 			case b.deletes <- struct{}{}:
-				b.tell(b.delete(ctx, a))
+				b.tell(b.delete(ctx, a, requests))
 				<-b.deletes
 			case <-late.C:
 				b.tell(powersave.PodDeleteFailed{Node: a.Node, UID: a.UID, Late: true})
@@ -55,7 +56,8 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 			}
 		})
 	case powersave.UpdateNodes:
-		b.calls.Go(func() { b.tell(b.update(ctx, a)) })
+		requests := b.engine.Requests(a.Update.Nodes...)
+		b.calls.Go(func() { b.tell(b.update(ctx, a, requests)) })
 	case powersave.ReadSlurm:
 		b.calls.Go(func() { b.tell(b.read(ctx, a)) })
 	case powersave.TellJob:
@@ -133,7 +135,7 @@ func (b *Bridge) create(ctx context.Context, a powersave.CreatePod) powersave.Ev
 	return failed
 }
 
-func (b *Bridge) delete(ctx context.Context, a powersave.DeletePod) powersave.Event {
+func (b *Bridge) delete(ctx context.Context, a powersave.DeletePod, requests []string) powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	b.at(StepDelete)
@@ -143,7 +145,7 @@ func (b *Bridge) delete(ctx context.Context, a powersave.DeletePod) powersave.Ev
 	if err != nil {
 		return powersave.PodDeleteFailed{Node: a.Node, UID: a.UID, Err: err.Error()}
 	}
-	b.Log.Info("pod deletion", "node", a.Node, "uid", a.UID, "why", a.Why, "gone", gone)
+	b.Log.Info("pod deletion", "node", a.Node, "uid", a.UID, "why", a.Why, "gone", gone, "requests", requests)
 	return powersave.PodDeleted{Node: a.Node, UID: a.UID, Gone: gone}
 }
 
@@ -173,7 +175,7 @@ func (b *Bridge) taintHost(ctx context.Context, a powersave.TaintHost) powersave
 	return powersave.HostTainted{TaintHost: a}
 }
 
-func (b *Bridge) update(ctx context.Context, a powersave.UpdateNodes) powersave.Event {
+func (b *Bridge) update(ctx context.Context, a powersave.UpdateNodes, requests []string) powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	b.at(StepUpdate)
@@ -187,7 +189,7 @@ func (b *Bridge) update(ctx context.Context, a powersave.UpdateNodes) powersave.
 	if a.Update.State == powersave.StateRenew { // every few seconds
 		level = slog.LevelDebug
 	}
-	b.Log.Log(ctx, level, "nodes updated", "update", a.Update.String(), "reason", a.Update.Reason)
+	b.Log.Log(ctx, level, "nodes updated", "update", a.Update.String(), "reason", a.Update.Reason, "requests", requests)
 	return powersave.NodesUpdated{Update: a.Update}
 }
 

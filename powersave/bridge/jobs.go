@@ -55,7 +55,7 @@ func (b *Bridge) holdJob(ctx context.Context, a powersave.HoldJob) powersave.Eve
 			err = fmt.Errorf("job %s is %s", j.Name(), j.State)
 		default:
 			if err = b.updateJob(ctx, powersave.JobUpdate{ID: j.ID, Begin: begin}); err == nil {
-				b.Log.Info("job rests", "job", j.Name(), "until", begin, "restarts", j.Restarts)
+				b.Log.Info("job rests", "job", j.Name(), "request", a.Request, "until", begin, "restarts", j.Restarts)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -22,7 +23,8 @@ func TestJobIsGivenBackWhole(t *testing.T) {
 		w.jobs = map[uint32]powersave.SlurmJob{
 			7: {ID: 7, State: powersave.JobRunning | powersave.JobConfiguring, AdminComment: "project 12; slurmtide: of long ago"},
 		}
-		b, stop := w.start(t, dir)
+		registry := prometheus.NewRegistry()
+		b, stop := w.startWith(t, dir, Config{Slurm: w, Kubernetes: w, Engine: powersave.Config{Alone: true}, Metrics: NewMetrics(registry)})
 		defer stop()
 		pass(time.Second)
 
@@ -47,6 +49,7 @@ func TestJobIsGivenBackWhole(t *testing.T) {
 			assert.Contains(t, w.log, "drain cpu-[2-9] slurmtide: closed: capacity: Unschedulable; tried again at 00:01:12Z")
 			assert.Equal(t, []string{"cpu cpu-1 BootFailed node cpu-1: capacity: Unschedulable (jobs given back: 7)"}, w.warnings)
 		})
+		assert.Equal(t, map[string]float64{"class=capacity nodeset=cpu": 1}, samples(t, registry, "slurmtide_boot_failures_total"))
 		submit(t, dir, spool.KindSuspend, "cpu-1", "")
 		pass(5 * time.Second)
 		assert.Equal(t, 0, pending(t, b))

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,27 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
+// samples returns the values of a metric by its labels ("class=capacity nodeset=cpu"); of a histogram, how many there are.
+func samples(t *testing.T, registry *prometheus.Registry, metric string) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	values := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != metric {
+			continue
+		}
+		for _, sample := range f.GetMetric() {
+			var labels []string
+			for _, l := range sample.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			values[strings.Join(labels, " ")] = sample.GetCounter().GetValue() + sample.GetGauge().GetValue() + float64(sample.GetHistogram().GetSampleCount())
+		}
+	}
+	return values
+}
+
 func TestSlurmrestRequestsAreCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)
@@ -18,49 +40,21 @@ func TestSlurmrestRequestsAreCounted(t *testing.T) {
 	m.SlurmrestRequest("list nodes", "200", 30*time.Millisecond)
 	m.SlurmrestRequest("update nodes", "error", time.Second)
 
-	families, err := registry.Gather()
-	require.NoError(t, err)
-	counts, times := map[string]float64{}, map[string]uint64{}
-	for _, f := range families {
-		for _, sample := range f.GetMetric() {
-			labels := ""
-			for _, l := range sample.GetLabel() {
-				labels += l.GetName() + "=" + l.GetValue() + " "
-			}
-			switch f.GetName() {
-			case "slurmtide_slurmrestd_requests_total":
-				counts[labels] = sample.GetCounter().GetValue()
-			case "slurmtide_slurmrestd_request_seconds":
-				times[labels] = sample.GetHistogram().GetSampleCount()
-			}
-		}
-	}
-	assert.Equal(t, map[string]float64{"code=200 verb=list_nodes ": 2, "code=error verb=update_nodes ": 1}, counts)
-	assert.Equal(t, map[string]uint64{"verb=list_nodes ": 2, "verb=update_nodes ": 1}, times)
+	assert.Equal(t, map[string]float64{"code=200 verb=list_nodes": 2, "code=error verb=update_nodes": 1}, samples(t, registry, "slurmtide_slurmrestd_requests_total"))
+	assert.Equal(t, map[string]float64{"verb=list_nodes": 2, "verb=update_nodes": 1}, samples(t, registry, "slurmtide_slurmrestd_request_seconds"))
 }
 
 func TestReadsAreShown(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)
 	gauges := func() map[string]float64 {
-		families, err := registry.Gather()
-		require.NoError(t, err)
-		values := map[string]float64{}
-		for _, f := range families {
-			for _, sample := range f.GetMetric() {
-				switch {
-				case f.GetName() == "slurmtide_slurm_complete_read_timestamp_seconds":
-					values["at"] = sample.GetGauge().GetValue()
-				case f.GetName() == "slurmtide_readable":
-					values[sample.GetLabel()[0].GetValue()] = sample.GetGauge().GetValue()
-				}
-			}
-		}
+		values := samples(t, registry, "slurmtide_readable")
+		values["at"] = samples(t, registry, "slurmtide_slurm_complete_read_timestamp_seconds")[""]
 		return values
 	}
-	assert.Equal(t, map[string]float64{"slurm": 0, "kubernetes": 0, "at": 0}, gauges(), "from the start")
+	assert.Equal(t, map[string]float64{"api=slurm": 0, "api=kubernetes": 0, "at": 0}, gauges(), "from the start")
 	m.reads(powersave.Reads{Slurm: true, SlurmAt: time.Unix(1000, 5e8), Kubernetes: true})
-	assert.Equal(t, map[string]float64{"slurm": 1, "kubernetes": 1, "at": 1000.5}, gauges())
+	assert.Equal(t, map[string]float64{"api=slurm": 1, "api=kubernetes": 1, "at": 1000.5}, gauges())
 	m.reads(powersave.Reads{SlurmAt: time.Unix(1000, 5e8), Kubernetes: true})
-	assert.Equal(t, map[string]float64{"slurm": 0, "kubernetes": 1, "at": 1000.5}, gauges())
+	assert.Equal(t, map[string]float64{"api=slurm": 0, "api=kubernetes": 1, "at": 1000.5}, gauges())
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,23 +22,30 @@ func TestNothingIsTakenDownUnread(t *testing.T) {
 		w := newWorld()
 		w.pods["cpu-0"] = powersave.Pod{Node: "cpu-0", NodeSet: "cpu", UID: "orphan", Generation: 1, Phase: powersave.PodReady}
 		w.slurmErr = errors.New("connection refused")
-		b, stop := w.start(t, dir)
+		registry := prometheus.NewRegistry()
+		b, stop := w.startWith(t, dir, Config{Slurm: w, Kubernetes: w, Engine: powersave.Config{Alone: true}, Metrics: NewMetrics(registry)})
 		defer stop()
+		readable := func(slurm, kubernetes float64) {
+			assert.Equal(t, map[string]float64{"api=slurm": slurm, "api=kubernetes": kubernetes}, samples(t, registry, "slurmtide_readable"))
+		}
 		deleted := func() (deleted []string) {
 			w.look(func() { deleted = w.deletes })
 			return deleted
 		}
 		pass(5 * time.Minute)
 		assert.Empty(t, deleted(), "Slurm cannot be read")
+		readable(0, 1)
 		b.WatchError(errors.New("no route to host"))
 		pass(time.Second)
 		w.look(func() { w.slurmErr = nil })
 		pass(5 * time.Minute)
 		assert.Empty(t, deleted(), "Kubernetes cannot be read")
+		readable(1, 0)
 		b.WatchError(errors.New("no route to host"))
 		b.WatchError(nil)
 		pass(5 * time.Second)
 		assert.Empty(t, deleted(), "one sighting")
+		readable(1, 1)
 		pass(30 * time.Second)
 		assert.Equal(t, []string{"orphan"}, deleted())
 	})

@@ -36,7 +36,11 @@ func TestJobs(t *testing.T) {
 			require.Len(t, pods, 2)
 			for name, p := range pods {
 				assert.Contains(t, c.slurm("scontrol", "--oneliner", "show", "node", name), "NodeAddr="+p.Status.PodIP)
-				assert.NotEmpty(t, p.Annotations[v1alpha1.AnnotationRequest])
+				request := p.Annotations[v1alpha1.AnnotationRequest]
+				require.NotEmpty(t, request)
+				accepted := c.slurm("grep", "id="+request, "/var/spool/slurmtide/programs.log")
+				assert.Regexp(t, `program=resume .*nodes="?cpu-`, accepted, "one ID leads from the arguments of resume to the pod")
+				assert.Regexp(t, `msg="pod created" node=`+name+` .*request=`+request, c.log(stack.ContainerBridge))
 			}
 			c.waitJob(id, "COMPLETED")
 			ended := time.Now()

@@ -1,0 +1,86 @@
+package bridge
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/spool"
+)
+
+// One ID leads from the arguments of a program through its log and the bridge's to the pod, and to whatever is done for it. What
+// becomes of CreatePod.Request on the pod shows TestCreate of kube/pods.
+func TestRequestIsFollowed(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	resumeFile := filepath.Join(dir, "resume.json")
+	require.NoError(t, os.WriteFile(resumeFile, []byte(jobFile), 0o600))
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // a program switches it off
+	run := func(kind spool.Kind, nodes string) (id string) {
+		env := map[string]string{"SLURMTIDE_SPOOL": dir, "SLURM_RESUME_FILE": resumeFile}
+		require.Zero(t, spool.Program(kind, []string{string(kind), nodes}, func(name string) string { return env[name] }, io.Discard))
+		log, err := os.ReadFile(filepath.Join(dir, "programs.log"))
+		require.NoError(t, err)
+		m := regexp.MustCompile(`program=` + string(kind) + ` pid=\d+ id=(\S+) nodes=` + regexp.QuoteMeta(nodes)).FindSubmatch(log)
+		require.NotNil(t, m, string(log))
+		return string(m[1])
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.jobs = map[uint32]powersave.SlurmJob{7: {ID: 7, State: powersave.JobRunning | powersave.JobConfiguring}}
+		var log bytes.Buffer
+		b, stop := w.startWith(t, dir, Config{Slurm: w, Kubernetes: w, Engine: powersave.Config{Alone: true}, Log: slog.New(slog.NewJSONHandler(&log, nil))})
+		defer stop()
+		pass(time.Second)
+		// said returns what the log has with the ID, in order.
+		said := func(id string) (messages []string) {
+			synctest.Wait()
+			for line := range strings.Lines(log.String()) {
+				var entry struct {
+					Msg      string
+					Request  string
+					Requests []string
+				}
+				require.NoError(t, json.Unmarshal([]byte(line), &entry), line)
+				if entry.Request == id || len(entry.Requests) == 1 && entry.Requests[0] == id {
+					messages = append(messages, entry.Msg)
+				}
+			}
+			return messages
+		}
+
+		w.set(booting, "cpu-0", "cpu-1")
+		id := run(spool.KindResume, "cpu-[0-1]")
+		b.Poked()
+		pass(5 * time.Second)
+		assert.Equal(t, []string{"request", "pod created", "pod created", "node registered", "node registered", "request finished"}, said(id))
+		w.look(func() { assert.Equal(t, []string{id, id}, []string{w.pods["cpu-0"].Request, w.pods["cpu-1"].Request}) })
+
+		w.set(leaving, "cpu-0", "cpu-1")
+		id = run(spool.KindSuspend, "cpu-[0-1]")
+		b.Poked()
+		pass(5 * time.Second)
+		assert.Equal(t, []string{"request", "pod deletion", "pod deletion", "nodes updated", "request finished"}, said(id))
+
+		w.look(func() { w.stuck = "cpu-1" })
+		w.set(booting, "cpu-0", "cpu-1")
+		require.NoError(t, os.Remove(filepath.Join(dir, "programs.log")))
+		id = run(spool.KindResume, "cpu-[0-1]")
+		b.Poked()
+		pass(20 * time.Second)
+		assert.Subset(t, said(id), []string{"boot failed", "nodes updated", "job rests"})
+	})
+}
