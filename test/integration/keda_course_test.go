@@ -118,6 +118,15 @@ func (k *course) reaches(n int32) {
 	})
 }
 
+// powersUp waits until spec.replicas is n, and as many nodes serve.
+func (k *course) powersUp(n int32) {
+	k.c.t.Helper()
+	k.c.within(kedaPatience, 100*time.Millisecond, fmt.Sprintf("replicas %d, and as many nodes ready", n), func() (bool, string) {
+		s := k.last()
+		return s.replicas == n && s.ready >= n, k.String()
+	})
+}
+
 // took is when spec.replicas was n, or more, for the first time.
 func (k *course) took(n int32) time.Duration {
 	k.c.t.Helper()

@@ -143,7 +143,7 @@ func kedaScales(t *testing.T, version string) {
 	sub("no scaler", func() {
 		k := c.follow()
 		id := c.sbatch("sleep 300", "-N3", "--exclusive")
-		k.reaches(3)
+		k.powersUp(3)
 		c.scaleScaler(0)
 		c.kedaCondition("Ready", "False")
 		k.stays(45 * time.Second)
@@ -158,7 +158,7 @@ func kedaScales(t *testing.T, version string) {
 	sub("no slurmctld", func() {
 		k := c.follow()
 		id := c.sbatch("sleep 300", "-N3", "--exclusive")
-		k.reaches(3)
+		k.powersUp(3)
 		require.NoError(c.t, c.Signal(c.ctx, "STOP", stack.ContainerSlurmctld))
 		c.kedaCondition("Ready", "False")
 		k.stays(45 * time.Second)
@@ -180,7 +180,8 @@ func kedaScales(t *testing.T, version string) {
 		k.reaches(0)
 		c.waitZero(kedaNodes)
 	})
-	sub("mutual TLS", func() { // the last: the scaler stays like that
+	c.scaledObject("scaledobject-push.yaml") // without a fallback
+	sub("mutual TLS", func() {               // the last: the scaler stays like that
 		serverCert, serverKey, _ := selfSigned(c.t, "slurmtide-scaler.slurm", x509.ExtKeyUsageServerAuth)
 		clientCert, clientKey, _ := selfSigned(c.t, "keda", x509.ExtKeyUsageClientAuth)
 		for name, files := range map[string][3]string{"slurmtide-scaler-tls": {serverCert, serverKey, clientCert}, "slurmtide-scaler-client": {clientCert, clientKey, serverCert}} {
