@@ -29,14 +29,6 @@ import (
 	"github.com/slurmtide/slurmtide/kube/controlplane"
 )
 
-// leaseName names what the daemons of a cluster compete for, or those of one namespace if they work in that one alone.
-func leaseName(only string) string {
-	if only == "" {
-		return "slurmtide-controller"
-	}
-	return "slurmtide-controller-" + only
-}
-
 // namespaceFile tells a pod its namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
@@ -49,7 +41,7 @@ func controllerCommand() *urfave.Command {
 		Flags: []urfave.Flag{
 			&urfave.StringFlag{Name: "image", EnvVars: []string{"SLURMTIDE_IMAGE"}, Usage: "image of slurmtide, for bridges (required)"},
 			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "the only namespace to work in (default: all)"},
-			&urfave.StringFlag{Name: "lease-namespace", Usage: "namespace of the Lease (default: the pod's own)"},
+			&urfave.StringFlag{Name: "lease-namespace", Usage: "namespace of the Lease (default: the pod's own; with --namespace always that one)"},
 			&urfave.StringFlag{Name: "cluster-domain", Value: "cluster.local", Usage: "Kubernetes' DNS domain"},
 			&urfave.StringFlag{Name: "bridge-role", Value: "slurmtide-bridge", Usage: "ClusterRole that bridges get for their namespace"},
 			&urfave.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
@@ -74,7 +66,7 @@ func runController(c *urfave.Context) error {
 	if n := c.Int("workers"); n < 1 {
 		return cli.UsageError("--workers %d is too few: 1 is the least, 4 are usual", n)
 	}
-	home, err := leaseNamespace(c.String("lease-namespace"))
+	lease, err := leaseOf(c.String("namespace"), c.String("lease-namespace"))
 	if err != nil {
 		return err
 	}
@@ -106,7 +98,6 @@ func runController(c *urfave.Context) error {
 		return 0
 	}))
 	parts := []func(context.Context) error{func(ctx context.Context) error {
-		lease := types.NamespacedName{Namespace: home, Name: leaseName(c.String("namespace"))}
 		return lead(ctx, config, lease, log, &leading, loop.Run)
 	}}
 	if address := c.String("metrics-address"); address != "" {
@@ -125,16 +116,22 @@ func runController(c *urfave.Context) error {
 	return nil
 }
 
-// leaseNamespace is the one that was named, or the pod's.
-func leaseNamespace(given string) (string, error) {
-	if given != "" {
-		return given, nil
+// leaseOf is what daemons that work in the same namespaces compete for. That of one namespace lies there: by it those of all namespaces know whom to leave it to.
+func leaseOf(only, home string) (types.NamespacedName, error) {
+	if only != "" {
+		if home != "" && home != only {
+			return types.NamespacedName{}, cli.UsageError("--lease-namespace %s: with --namespace the Lease is in %s, where daemons of all namespaces look for it; leave it out", home, only)
+		}
+		return types.NamespacedName{Namespace: only, Name: controlplane.NamespaceLease}, nil
 	}
-	text, err := os.ReadFile(namespaceFile)
-	if err != nil {
-		return "", cli.UsageError("missing --lease-namespace: outside a pod nothing tells it; see `slurmtide controller --help`")
+	if home == "" {
+		text, err := os.ReadFile(namespaceFile)
+		if err != nil {
+			return types.NamespacedName{}, cli.UsageError("missing --lease-namespace: outside a pod nothing tells it; see `slurmtide controller --help`")
+		}
+		home = strings.TrimSpace(string(text))
 	}
-	return strings.TrimSpace(string(text)), nil
+	return types.NamespacedName{Namespace: home, Name: "slurmtide-controller"}, nil
 }
 
 // lead runs work while this daemon has the Lease. One that loses it ends, and is started anew by whoever started it.

@@ -6,7 +6,7 @@ import (
 )
 
 // Rights are those that a Loop needs in the namespaces that it works in. Beside them it has to be allowed to "bind" the bridges' ClusterRole, and
-// its daemon needs leases in a namespace of its own.
+// its daemon needs to create and update leases: in a namespace of its own, or in the only one that it works in.
 func Rights() []pods.Right {
 	made := []string{"create", "get", "list", "patch", "watch"}
 	return []pods.Right{
@@ -27,6 +27,7 @@ func Rights() []pods.Right {
 		{Group: "apps", Resource: "deployments", Verbs: made},
 		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings", Verbs: made},
 		{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
+		{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"get"}}, // to see which namespaces have a daemon of their own
 	}
 }
 

@@ -61,6 +61,7 @@ type Loop struct {
 	applier applier
 	queue   workqueue.TypedRateLimitingInterface[key]
 	events  events.EventRecorder
+	tenants tenants
 
 	tideFactory tideinformers.SharedInformerFactory
 	kubeFactory kubeinformers.SharedInformerFactory
@@ -175,10 +176,12 @@ func (l *Loop) next(ctx context.Context) bool {
 	defer l.queue.Done(k)
 	ctx, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()
-	var again time.Duration
-	var err error
-	began := l.o.Now()
-	switch k.kind {
+	began, kind := l.o.Now(), k.kind
+	again, err := l.leave(ctx, k.namespace)
+	if err != nil || again > 0 {
+		kind = "" // another daemon's
+	}
+	switch kind {
 	case "Controller":
 		err = l.controller(ctx, k.namespace, k.name)
 	case "RestApi":

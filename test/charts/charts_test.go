@@ -169,10 +169,16 @@ func TestRights(t *testing.T) {
 			}
 			bind := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"slurmtide-bridge"}, Verbs: []string{"bind"}}
 			want := map[string][]string{
-				"cluster slurmtide-controller":                lines(append(pods.Rules(controlplane.Rights()), bind)),
-				"cluster slurmtide-bridge":                    lines(pods.Rules(controlplane.BridgeRights())),
-				"cluster slurmtide-bridge-hosts":              lines(pods.Rules(pods.ClusterRights())),
-				"slurmtide-system slurmtide-controller-lease": {"create leases.coordination.k8s.io", "get leases.coordination.k8s.io", "update leases.coordination.k8s.io"},
+				"cluster slurmtide-controller":   lines(append(pods.Rules(controlplane.Rights()), bind)),
+				"cluster slurmtide-bridge":       lines(pods.Rules(controlplane.BridgeRights())),
+				"cluster slurmtide-bridge-hosts": lines(pods.Rules(pods.ClusterRights())),
+			}
+			leases := []string{"slurmtide-system"}
+			if name == "slurmtide-namespaces" {
+				leases = []string{"one", "two"}
+			}
+			for _, namespace := range leases {
+				want[namespace+" slurmtide-controller-lease"] = []string{"create leases.coordination.k8s.io", "get leases.coordination.k8s.io", "update leases.coordination.k8s.io"}
 			}
 			if name == "slurmtide-all" {
 				want["slurm slurmtide-scaler"] = []string{"list nodesets.slurmtide.io", "watch nodesets.slurmtide.io"}
@@ -211,7 +217,7 @@ func TestBindings(t *testing.T) {
 	}
 	const account = " to slurmtide-system/slurmtide-controller"
 	assert.Equal(t, []string{"everywhere slurmtide-controller" + account, "slurmtide-system slurmtide-controller-lease" + account}, bound("slurmtide-default"))
-	assert.Equal(t, []string{"one slurmtide-controller" + account, "slurmtide-system slurmtide-controller-lease" + account, "two slurmtide-controller" + account}, bound("slurmtide-namespaces"))
+	assert.Equal(t, []string{"one slurmtide-controller" + account, "one slurmtide-controller-lease" + account, "two slurmtide-controller" + account, "two slurmtide-controller-lease" + account}, bound("slurmtide-namespaces"))
 }
 
 // Pods of the charts meet the Pod Security Standard "restricted", and their root file system cannot be written to. Only slurmd runs as root, and

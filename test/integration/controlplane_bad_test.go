@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/controlplane"
 )
 
 // testValidation sees that the API server refuses what the CRDs have rules for, and says what to do.
@@ -213,6 +215,23 @@ func (p *plane) testKeyLost(t *testing.T) {
 	assert.Contains(t, p.waitCondition(v1alpha1.ConditionAccepted, "Valid"), "Secrets that were there before it and stay without it have its keys: tide-auth-jwths256")
 	p.waitInForce()
 	assert.Equal(t, before, p.restarts())
+}
+
+// testAnotherDaemon holds the Lease of a daemon for this namespace alone. The one of all namespaces must leave it to that, until the Lease is gone.
+func (p *plane) testAnotherDaemon(t *testing.T) {
+	leases := p.kube.CoordinationV1().Leases(p.ns)
+	_, err := leases.Create(p.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: controlplane.NamespaceLease}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: time.Now()},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	p.setExtra(p.controller().Spec.ExtraConf + "KillWait=31\n")
+	time.Sleep(8 * time.Second)
+	c := p.controller()
+	assert.Less(t, c.Status.ObservedGeneration, c.Generation)
+	assert.NotEqual(t, "31 sec", p.setting("KillWait"))
+	require.NoError(t, leases.Delete(p.ctx, controlplane.NamespaceLease, metav1.DeleteOptions{}))
+	p.waitInForce()
+	assert.Equal(t, "31 sec", p.setting("KillWait"))
 }
 
 // testAgain makes a Controller of the same name as soon as it is deleted. It must take no key that goes with the one before.

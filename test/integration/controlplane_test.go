@@ -91,6 +91,7 @@ func testControlPlane(t *testing.T, version string) {
 	sub("extraConf that ends slurmctld", p.testEnds)
 	sub("a larger volume", p.testVolume)
 	sub("a key is lost", p.testKeyLost)
+	sub("another daemon's namespace", p.testAnotherDaemon)
 	sub("bad input", p.testBadInput)
 	sub("another NodeSet", func(*testing.T) {
 		p.createSet("more", "more-[0-1]")
