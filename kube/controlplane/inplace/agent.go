@@ -20,6 +20,8 @@ const (
 	askEvery = time.Minute
 	// askAgain is the same after an error.
 	askAgain = 15 * time.Second
+	// hangsAfter is how long slurmctld may be silent before that is told.
+	hangsAfter = time.Minute
 	// endedEvery is how often it is looked whether one that is silent has ended.
 	endedEvery = 3 * time.Second
 )

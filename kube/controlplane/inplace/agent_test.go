@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slurm is a slurmctld that reads a directory. A slurm.conf with "bad" in it is refused, one with "fatal" in it is accepted on trial and ends it.
+// slurm is a slurmctld that reads a directory. A slurm.conf with "bad" in it is refused, one with "fatal" in it is accepted on trial and ends it, with "hang" it waits.
 type slurm struct {
 	sync.Mutex
 	etc    string
@@ -39,6 +39,7 @@ func (s *slurm) start() {
 		panic(err)
 	}
 	s.runs, s.boot = string(text), time.Now().Truncate(time.Second)
+	s.away = strings.Contains(s.runs, "hang")
 	if strings.Contains(s.runs, "bad") || strings.Contains(s.runs, "fatal") {
 		s.runs, s.ended = "", time.Now().Truncate(time.Second)
 	}
@@ -417,6 +418,28 @@ func TestUnread(t *testing.T) {
 		w.slurm.start()
 		wait(10 * time.Second)
 		assert.Equal(t, Report{InForce: Hash(conf("three"))}, w.last())
+	})
+}
+
+// Without state and without slurmdbd, slurmctld waits and does not end.
+func TestHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.want("one")
+		defer w.start()()
+		wait(time.Second)
+		w.want("hang")
+		wait(hangsAfter - 5*time.Second)
+		assert.Empty(t, w.last().Error)
+		wait(10 * time.Second)
+		assert.Contains(t, w.last().Error, "slurmctld has not answered since it was put in place")
+		assert.Empty(t, w.last().InForce)
+		checks := w.checks()
+		wait(10 * time.Minute)
+		assert.Equal(t, checks, w.checks(), "what was good on trial is not tried again")
+		w.slurm.set(false, false)
+		wait(5 * time.Second)
+		assert.Equal(t, Report{InForce: Hash(conf("hang"))}, w.last())
 	})
 }
 

@@ -105,6 +105,9 @@ func (a *Agent) goBack(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if !ended {
+		if a.Now().Sub(a.since) > hangsAfter && a.report.Rejected == "" {
+			a.report.Error = "slurmctld has not answered since it was put in place, and has not ended: its log says what it waits for; to go back, take the change back and delete the pod"
+		}
 		return false, nil
 	}
 	a.report.InForce = ""
