@@ -68,6 +68,7 @@ type Engine struct {
 	requests  map[string]*request
 	telling   []*request // all nodes settled, but a job they name waits for others
 	tellAgain bool       // one may have ceased to
+	recalled  bool       // requests were looked at again when all nodes were known
 	gangs     map[uint32]*gang
 	kept      []uint32 // gangs that wait for nothing in hand, see dropGang
 	hets      hets

@@ -143,6 +143,10 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 		}
 		slices.SortFunc(gone, func(a, b *node) int { return strings.Compare(a.name, b.name) })
 	}
+	if whole && !e.recalled {
+		e.recalled = true
+		e.rememberAgain()
+	}
 	e.pruneRest()
 	e.joinRest()
 	e.joinGates()
