@@ -99,6 +99,10 @@ test-load: ## 1,000 start gates waiting at once, both Slurm versions
 e2e-control-plane: ## slurmtide controller makes Slurm clusters of a few objects, both Slurm versions
 	TAGS=integration,controlplane RUN=TestControlPlane hack/integration.sh
 
+.PHONY: e2e-charts
+e2e-charts: ## the Helm charts from install to uninstall, under their own rights, both Slurm versions
+	TAGS=integration,controlplane,charts RUN=TestCharts hack/integration.sh
+
 .PHONY: e2e-keda
 e2e-keda: ## the real KEDA, then a plain HPA, scale by Slurm's queue; builds KEDA once (see hack/keda/README.md). SLACK=30s lets figures be over their limits on a busy machine
 	NAME=$${NAME:-slurmtide-keda} TAGS=integration,keda RUN=TestKEDA hack/integration.sh
