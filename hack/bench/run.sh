@@ -19,6 +19,8 @@ echo "measuring the resume program"
 go run ./hack/bench/resume -program bin/resume >out/bench-resume.json
 echo "measuring the engine"
 go test ./powersave -run '^$' -bench TenThousand -benchtime 10x | tee out/bench-engine.txt
+echo "measuring the simulator"
+go test ./powersave/sim -run '^$' -bench Schedules -benchtime 1x | tee out/bench-sim.txt
 echo "measuring the demand model"
 go test ./scaler -run '^$' -bench Demand -benchtime 10x | tee out/bench-demand.txt
 echo "measuring the scaler"
@@ -33,4 +35,4 @@ export KUBECONFIG
 go run ./hack/bench/cluster -slurm "$version" -runs "${RUNS:-20}" -runs-without-gate "${SLOW_RUNS:-6}" -nodes "${NODES:-50}" \
 	-idle-nodes "${IDLE_NODES:-100}" -idle-for "${IDLE_FOR:-2m}" -queued-jobs "${QUEUED_JOBS:-20000}" >out/bench-cluster.json
 go run ./hack/bench/report -resume out/bench-resume.json -cluster out/bench-cluster.json -engine out/bench-engine.txt -scaler out/bench-scaler.json \
-	-demand out/bench-demand.txt -out out/bench.json -table out/bench.md
+	-demand out/bench-demand.txt -sim out/bench-sim.txt -out out/bench.json -table out/bench.md

@@ -107,8 +107,18 @@ func TestSchedules(t *testing.T) {
 	t.Logf("%d schedules in %.1fs, %.0f a second, %.0f a second of one core's time", *schedules, took.Seconds(), float64(*schedules)/took.Seconds(), float64(*schedules)/used.Seconds())
 }
 
+// BenchmarkSchedules says how many schedules one core tries a second.
+func BenchmarkSchedules(b *testing.B) {
+	const count = 20000
+	used := cpu(b)
+	for b.Loop() {
+		require.Empty(b, try(*first, count, 1))
+	}
+	b.ReportMetric(float64(count*b.N)/(cpu(b)-used).Seconds(), "schedules/core-s")
+}
+
 // cpu is the time this process has used, which does not depend on what else the machine does.
-func cpu(t *testing.T) time.Duration {
+func cpu(t testing.TB) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
 	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

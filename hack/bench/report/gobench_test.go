@@ -39,6 +39,10 @@ func TestTable(t *testing.T) {
 |---|---|---|---|
 | one | 1.23 | 5 | ms |
 | two, **missed** | 7 | 5 |  |
-| three | 1.8e+04 |  | s |
-`, markdown([]row{{"one", 1.234, 5, "ms", true}, {"two", 7, 5, "", false}, {"three", 18000, 0, "s", true}}))
+| three | 18000 |  | s |
+| four | 2178 | at least 2000 | a second |
+`, markdown([]row{
+		{Name: "one", Value: 1.234, Limit: 5, Unit: "ms", Met: true}, {Name: "two", Value: 7, Limit: 5}, {Name: "three", Value: 18000, Unit: "s", Met: true},
+		{Name: "four", Value: 2178.4, Least: 2000, Unit: "a second", Met: true},
+	}))
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -14,13 +15,31 @@ import (
 	"time"
 )
 
-// row is a figure and the most it may be; no limit is 0.
+// row is a figure and the most, or the least, it may be; no limit is 0.
 type row struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Limit float64 `json:"limit,omitempty"`
+	Least float64 `json:"least,omitempty"`
 	Unit  string  `json:"unit"`
 	Met   bool    `json:"met"`
+}
+
+func (r row) value() string {
+	if r.Value >= 1000 {
+		return strconv.FormatFloat(r.Value, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(r.Value, 'g', 3, 64)
+}
+
+func (r row) limit() string {
+	switch {
+	case r.Limit != 0:
+		return strconv.FormatFloat(r.Limit, 'g', 4, 64)
+	case r.Least != 0:
+		return "at least " + strconv.FormatFloat(r.Least, 'g', 4, 64)
+	}
+	return ""
 }
 
 // report is what out/bench.json holds.
@@ -91,11 +110,12 @@ func main() {
 	clusterFile := flag.String("cluster", "", "JSON of bench/cluster")
 	engineFile := flag.String("engine", "", "output of the engine's Go benchmark")
 	scalerFile := flag.String("scaler", "", "JSON of bench/scaler")
+	simFile := flag.String("sim", "", "output of the simulator's Go benchmark")
 	demandFile := flag.String("demand", "", "output of the demand model's Go benchmark")
 	out := flag.String("out", "", "where the joined JSON goes")
 	table := flag.String("table", "", "where the table goes as Markdown, for docs/benchmarks.md")
 	flag.Parse()
-	missed, err := run(*resumeFile, *clusterFile, *engineFile, *scalerFile, *demandFile, *out, *table)
+	missed, err := run(*resumeFile, *clusterFile, *engineFile, *scalerFile, *demandFile, *simFile, *out, *table)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench report:", err)
 		os.Exit(1)
@@ -106,7 +126,7 @@ func main() {
 	}
 }
 
-func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, out, table string) (missed int, err error) {
+func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, out, table string) (missed int, err error) {
 	rep := report{When: time.Now().UTC(), CPUs: runtime.NumCPU()}
 	var r resume
 	if rep.Resume, err = read(resumeFile, &r); err != nil {
@@ -128,12 +148,16 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, out, table
 	if err != nil {
 		return 0, err
 	}
+	sim, err := readGoBench(simFile)
+	if err != nil {
+		return 0, err
+	}
 	add := func(name string, value, limit float64, unit string) {
 		met := limit == 0 || value <= limit
 		if !met {
 			missed++
 		}
-		rep.Rows = append(rep.Rows, row{name, value, limit, unit, met})
+		rep.Rows = append(rep.Rows, row{Name: name, Value: value, Limit: limit, Unit: unit, Met: met})
 	}
 	add("resume, 10,000 nodes and 1,000 jobs, exec to exit, median", r.P50Millis, 0, "ms")
 	add("the same, p99", r.P99Millis, 10, "ms")
@@ -171,6 +195,7 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, out, table
 		{"engine, plan of a 10,000-node request with 1,000 jobs", engine, ten, "plan-ms/op", 1, 200, "ms"},
 		{"the same, with two offerings that have limits", engine, ten + "Offerings", "plan-ms/op", 1, 200, "ms"},
 		{"engine, a step with 10,000 nodes and 1,000 jobs in flight", engine, ten, "us/step", 1000, 1, "ms"},
+		{"the same, no room for any of them: all jobs given back at once", engine, ten + "Fail", "us/step", 1000, 1, "ms"},
 		{"demand, 5,000 nodes in 20 NodeSets, an array of 100,000 tasks and 20,000 jobs, no two alike", demand, model + "20000", "ns/op", 1e6, 300, "ms"},
 		{"the same, memory", demand, model + "20000", "B/op", 1e6, 200, "MB"},
 		{"the same, jobs of 500 kinds", demand, model + "500", "ns/op", 1e6, 300, "ms"},
@@ -181,6 +206,15 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, out, table
 		}
 		add(b.name, v/b.by, b.limit, b.unit)
 	}
+	schedules, err := sim.value("BenchmarkSchedules", "schedules/core-s")
+	if err != nil {
+		return 0, err
+	}
+	tried := row{Name: "simulator, on one core", Value: schedules, Least: 2000, Unit: "schedules a second"}
+	if tried.Met = tried.Value >= tried.Least; !tried.Met {
+		missed++
+	}
+	rep.Rows = append(rep.Rows, tried)
 
 	add(fmt.Sprintf("scaler, %d ScaledObjects polling, median answer", s.Objects), s.P50, 0, "ms")
 	add("the same, p99", s.P99, 5, "ms")
@@ -199,14 +233,11 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, out, table
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "FIGURE\tVALUE\tLIMIT\tUNIT\t")
 	for _, row := range rep.Rows {
-		limit, verdict := "-", ""
-		if row.Limit != 0 {
-			limit = strconv.FormatFloat(row.Limit, 'g', 3, 64)
-		}
+		limit, verdict := cmp.Or(row.limit(), "-"), ""
 		if !row.Met {
 			verdict = "MISSED"
 		}
-		fmt.Fprintf(w, "%s\t%.3g\t%s\t%s\t%s\n", row.Name, row.Value, limit, row.Unit, verdict)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", row.Name, row.value(), limit, row.Unit, verdict)
 	}
 	return missed, w.Flush()
 }
@@ -227,14 +258,11 @@ func markdown(rows []row) string {
 	var b strings.Builder
 	b.WriteString("| figure | value | limit | unit |\n|---|---|---|---|\n")
 	for _, r := range rows {
-		name, limit := r.Name, ""
+		name := r.Name
 		if !r.Met {
 			name += ", **missed**"
 		}
-		if r.Limit != 0 {
-			limit = strconv.FormatFloat(r.Limit, 'g', 3, 64)
-		}
-		fmt.Fprintf(&b, "| %s | %.3g | %s | %s |\n", name, r.Value, limit, r.Unit)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, r.value(), r.limit(), r.Unit)
 	}
 	return b.String()
 }
