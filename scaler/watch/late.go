@@ -143,7 +143,7 @@ func (l *lateJobs) with(jobs []scaler.Job) []scaler.Job {
 	all := make([]scaler.Job, 0, len(jobs)+len(l.jobs))
 	for i := range jobs {
 		id := jobs[i].ID
-		if _, late := l.jobs[id]; !late && !(l.gone[id] && jobs[i].State == scaler.JobPending) {
+		if _, late := l.jobs[id]; !late && (!l.gone[id] || jobs[i].State != scaler.JobPending) {
 			all = append(all, jobs[i])
 		}
 	}

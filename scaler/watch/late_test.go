@@ -131,7 +131,7 @@ func TestNewJobsOfLongQueues(t *testing.T) {
 		}
 		l.do(func() { reads, l.peeks = l.peeks, 0 })
 		assert.Less(t, reads, 400, "twice a second, and once more for a job that is new")
-		assert.EqualValues(t, 60, l.read, "each new job is read once")
+		assert.Equal(t, 60, l.read, "each new job is read once")
 
 		for range 5 {
 			id++
