@@ -133,6 +133,7 @@ func TestWrongValues(t *testing.T) {
 		"field of a CRD":  {"slurm", "controller: {spec: {extraconf: a}}", "at '/controller/spec': additional properties 'extraconf' not allowed"},
 		"type in a CRD":   {"slurm", "restApi: {spec: {replicas: many}}", "at '/restApi/spec/replicas': got string, want integer"},
 		"no names":        {"slurm", "nodeSets: {cpu: {spec: {shape: {cpus: 1, realMemory: 100}}}}", "at '/nodeSets/cpu/spec': missing property 'nodeNames'"},
+		"login":           {"slurm", "loginSets: {a: {spec: {replica: 1}}}", "at '/loginSets/a/spec': additional properties 'replica' not allowed"},
 		"user":            {"slurm", "tokens: {a: {spec: {}}}", "at '/tokens/a/spec': missing property 'username'"},
 		"two containers":  {"slurm", "nodeSets: {cpu: {slurmd: {tty: true}, spec: {nodeNames: a, shape: {cpus: 1, realMemory: 100}, template: {spec: {containers: [{name: slurmd}]}}}}}", "nodeSets.cpu: slurmd is for the chart's own container"},
 		"nothing in CRDs": {"slurmtide-crds", "a: 1", "additional properties 'a' not allowed"},
