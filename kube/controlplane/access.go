@@ -10,6 +10,8 @@ import (
 func Rights() []pods.Right {
 	made := []string{"create", "get", "list", "patch", "watch"}
 	return []pods.Right{
+		{Group: v1alpha1.GroupName, Resource: "accountings", Verbs: []string{"list", "watch"}},
+		{Group: v1alpha1.GroupName, Resource: "accountings", Subresource: "status", Verbs: []string{"update"}},
 		{Group: v1alpha1.GroupName, Resource: "controllers", Verbs: []string{"list", "watch"}},
 		{Group: v1alpha1.GroupName, Resource: "controllers", Subresource: "status", Verbs: []string{"update"}},
 		{Group: v1alpha1.GroupName, Resource: "restapis", Verbs: []string{"list", "watch"}},
@@ -20,8 +22,9 @@ func Rights() []pods.Right {
 		{Resource: "configmaps", Verbs: made},
 		{Resource: "services", Verbs: made},
 		{Resource: "serviceaccounts", Verbs: made},
-		{Resource: "secrets", Verbs: []string{"create", "get", "update"}}, // keys; and tokens, which are the ones that are updated
+		{Resource: "secrets", Verbs: []string{"create", "get", "update"}}, // keys, tokens and slurmdbd.conf; the last two are updated
 		{Resource: "pods", Verbs: []string{"list", "patch", "watch"}},
+		{Resource: "pods", Subresource: "log", Verbs: []string{"get"}},        // what slurmdbd says of its database
 		{Resource: "persistentvolumeclaims", Verbs: []string{"get", "patch"}}, // to enlarge them
 		{Group: "apps", Resource: "statefulsets", Verbs: made},
 		{Group: "apps", Resource: "deployments", Verbs: made},

@@ -49,8 +49,10 @@ type Cluster struct {
 	// Files are those of spec.configFileRefs, the later ones' in place of the earlier ones'.
 	Files map[string]string
 	// Scripts are those of spec.prologScriptRefs and its like, by the field's name.
-	Scripts  map[string]map[string]string
-	Settings Settings
+	Scripts map[string]map[string]string
+	// Accounting is that of spec.accountingRef, or nil.
+	Accounting *v1alpha1.Accounting
+	Settings   Settings
 }
 
 // scriptFields are the fields of a Controller that have scripts, with the key of slurm.conf and the directory that is put before their names. Those of slurmd
@@ -94,17 +96,20 @@ func Config(c Cluster) (map[string]string, error) {
 	); err != nil {
 		return nil, err
 	}
+	if err := addAccounting(f, c.Accounting, c.Settings); err != nil {
+		return nil, err
+	}
 	if err := addNodeSets(f, c.NodeSets); err != nil {
 		return nil, err
 	}
 	if err := addScripts(f, c.Scripts, files); err != nil {
 		return nil, err
 	}
-	if err := addExtra(f, c.Controller.Spec.ExtraConf, ClusterName(c.Controller), files); err != nil {
+	if err := addExtra(f, c.Controller.Spec.ExtraConf, ClusterName(c.Controller), files, c.Accounting); err != nil {
 		return nil, err
 	}
 	files["slurm.conf"] = f.String()
-	return files, nil
+	return files, accountingIncluded(files, c.Accounting)
 }
 
 // ClientConfig is the configuration of slurmrestd: what it takes to find slurmctld and to trust it. No extraConf can spoil it.
@@ -217,7 +222,7 @@ func nodeLine(set *v1alpha1.NodeSet) string {
 }
 
 // addExtra puts the user's lines behind ours. files are those that lie beside slurm.conf.
-func addExtra(f *slurmconf.File, text, cluster string, files map[string]string) error {
+func addExtra(f *slurmconf.File, text, cluster string, files map[string]string, a *v1alpha1.Accounting) error {
 	if strings.TrimSpace(text) == "" {
 		return nil
 	}
@@ -226,6 +231,9 @@ func addExtra(f *slurmconf.File, text, cluster string, files map[string]string) 
 		return err
 	}
 	if err := refuse(extra, nil); err != nil {
+		return err
+	}
+	if err := accountingExtra(extra, a); err != nil {
 		return err
 	}
 	if err := checkIncludes(extra, cluster, files, nil); err != nil {

@@ -57,6 +57,29 @@ func TestClusterExample(t *testing.T) {
 	}
 }
 
+// So is that with an Accounting.
+func TestAccountingExample(t *testing.T) {
+	var c v1alpha1.Controller
+	var a v1alpha1.Accounting
+	for _, document := range documents(t, "../../docs/examples/accounting.yaml") {
+		switch {
+		case strings.Contains(document, "\nkind: Controller\n"):
+			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &c))
+		case strings.Contains(document, "\nkind: Accounting\n"):
+			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &a))
+		}
+	}
+	c.Namespace, a.Namespace = "slurm", "slurm"
+	require.Equal(t, a.Name, c.Spec.AccountingRef.Name)
+	files, err := Config(Cluster{Controller: &c, Accounting: &a, Settings: settings})
+	require.NoError(t, err)
+	for _, version := range []string{"24.11", "26.05"} {
+		check(t, files["slurm.conf"], version)
+	}
+	_, err = DbdConfig(&a, "change-me")
+	require.NoError(t, err)
+}
+
 // check wants a slurm.conf without any problem, warnings included.
 func check(t *testing.T, text, version string) {
 	t.Helper()

@@ -27,8 +27,7 @@ func loopWith(objects ...runtime.Object) *Loop {
 func TestKeys(t *testing.T) {
 	c := controller(nil)
 	secret := func(ref v1alpha1.KeyRef, owner *v1alpha1.Controller) *corev1.Secret {
-		s := keySecret(c, ref, []byte("old"))
-		s.OwnerReferences = nil
+		s := keySecret(metav1.ObjectMeta{Namespace: "slurm", Name: ref.Name}, ref.Key, []byte("old"))
 		if owner != nil {
 			s.OwnerReferences = []metav1.OwnerReference{ownerOf(owner, "Controller")}
 		}
@@ -60,7 +59,7 @@ func TestKeys(t *testing.T) {
 			if test.set != nil {
 				require.NoError(t, l.applier.known["StatefulSet"].Add(test.set))
 			}
-			found, err := l.keys(t.Context(), c)
+			found, err := l.makeKeys(t.Context(), controllerKeys(c, nil))
 			if test.want != "" {
 				problem, rest := problem(err)
 				require.NoError(t, rest)

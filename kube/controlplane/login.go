@@ -296,7 +296,7 @@ func LoginSetStatus(l *v1alpha1.LoginSet, seen SeenLoginSet) v1alpha1.LoginSetSt
 			one.Status, one.Reason = metav1.ConditionTrue, "Answers"
 		}
 		for _, pod := range seen.Pods {
-			if reason, message := trouble(pod); reason != "" && pod.DeletionTimestamp == nil {
+			if reason, message := trouble(pod, ContainerLogin); reason != "" && pod.DeletionTimestamp == nil {
 				if one.Status != metav1.ConditionTrue {
 					one.Reason = reason
 				}

@@ -53,7 +53,7 @@ type Options struct {
 // key is an object in the queue.
 type key struct{ kind, namespace, name string }
 
-// Loop carries out Controllers, RestApis and Tokens.
+// Loop carries out Controllers, Accountings, RestApis and Tokens.
 type Loop struct {
 	o       Options
 	kube    kubernetes.Interface
@@ -66,6 +66,7 @@ type Loop struct {
 	tideFactory tideinformers.SharedInformerFactory
 	kubeFactory kubeinformers.SharedInformerFactory
 	controllers listers.ControllerLister
+	accountings listers.AccountingLister
 	restApis    listers.RestApiLister
 	tokens      listers.TokenLister
 	nodeSets    listers.NodeSetLister
@@ -108,6 +109,7 @@ func newLoop(kube kubernetes.Interface, tide versioned.Interface, d dynamic.Inte
 			kubeinformers.WithTweakListOptions(func(list *metav1.ListOptions) { list.LabelSelector = LabelManagedBy + "=" + ManagedBy })),
 	}
 	api := l.tideFactory.Slurmtide().V1alpha1()
+	l.accountings = api.Accountings().Lister()
 	l.controllers, l.restApis, l.tokens, l.nodeSets = api.Controllers().Lister(), api.RestApis().Lister(), api.Tokens().Lister(), api.NodeSets().Lister()
 	core, apps := l.kubeFactory.Core().V1(), l.kubeFactory.Apps().V1()
 	pods := core.Pods().Informer()
@@ -124,6 +126,7 @@ func newLoop(kube kubernetes.Interface, tide versioned.Interface, d dynamic.Inte
 	}
 	l.watch(pods, l.ownersOf, always)
 	l.watch(api.Controllers().Informer(), l.controllerAndFriends, always)
+	l.watch(api.Accountings().Informer(), l.accountingAndFriends, always)
 	l.watch(api.NodeSets().Informer(), l.controllersOfNodeSet, inSpec)
 	l.watch(api.RestApis().Informer(), itself("RestApi"), always)
 	l.watch(api.Tokens().Informer(), itself("Token"), always)
@@ -184,6 +187,8 @@ func (l *Loop) next(ctx context.Context) bool {
 	switch kind {
 	case "Controller":
 		err = l.controller(ctx, k.namespace, k.name)
+	case "Accounting":
+		again, err = l.accounting(ctx, k.namespace, k.name)
 	case "RestApi":
 		err = l.restAPI(ctx, k.namespace, k.name)
 	case "Token":
@@ -247,6 +252,9 @@ func itself(kind string) func(metav1.Object) []key {
 func (l *Loop) ownersOf(o metav1.Object) (keys []key) {
 	if name := o.GetLabels()[LabelController]; name != "" {
 		keys = append(keys, key{"Controller", o.GetNamespace(), name})
+	}
+	if name := o.GetLabels()[LabelAccounting]; name != "" {
+		keys = append(keys, key{"Accounting", o.GetNamespace(), name})
 	}
 	if name := o.GetLabels()[LabelRestApi]; name != "" {
 		keys = append(keys, key{"RestApi", o.GetNamespace(), name})

@@ -75,11 +75,16 @@ func textAndRest(files map[string]string) (text map[string]string, rest map[stri
 	return text, rest
 }
 
-// RestApiObjects are the objects of a RestApi. controller is the one that it refers to.
+// RestApiObjects are the objects of a RestApi. controller is the one that it refers to, and accounting that one's, or nil.
 //
 //nolint:revive // as the kind
-func RestApiObjects(r *v1alpha1.RestApi, controller *v1alpha1.Controller, s Settings) ([]Object, error) {
+func RestApiObjects(r *v1alpha1.RestApi, controller *v1alpha1.Controller, accounting *v1alpha1.Accounting, s Settings) ([]Object, error) {
 	client, err := ClientConfig(controller, s)
+	config := clientName(controller.Name)
+	if accounting != nil {
+		client, err = AccountingClientConfig(controller, accounting, s)
+		config = accountingClientName(controller.Name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +96,7 @@ func RestApiObjects(r *v1alpha1.RestApi, controller *v1alpha1.Controller, s Sett
 	if o.Image == "" {
 		return nil, fmt.Errorf("spec.slurmrestd.image is missing, and Controller %s names no image: name one with slurmrestd", controller.Name)
 	}
-	c := slurmrestd(o, "0.0.0.0")
+	c := slurmrestd(o, "0.0.0.0", accounting != nil)
 	c.Ports = []corev1.ContainerPort{{Name: "slurmrestd", ContainerPort: slurmrestdPort, Protocol: corev1.ProtocolTCP}}
 	c.ReadinessProbe = &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("slurmrestd")}},
@@ -101,7 +106,7 @@ func RestApiObjects(r *v1alpha1.RestApi, controller *v1alpha1.Controller, s Sett
 		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 		SecurityContext: podSecurity(&r.Spec.Template, uidSlurmrest, uidSlurmrest),
 		Containers:      []corev1.Container{c},
-		Volumes:         []corev1.Volume{{Name: "client-config", VolumeSource: projected(configMap(clientName(controller.Name)))}},
+		Volumes:         []corev1.Volume{{Name: "client-config", VolumeSource: projected(configMap(config))}},
 	}
 	options(&spec, &r.Spec.Template)
 	template := podTemplate(&r.Spec.Template, ours, spec)
@@ -134,11 +139,8 @@ func headless(meta metav1.ObjectMeta, selector map[string]string, ports ...corev
 }
 
 // keySecret is a Secret for a key that is made once.
-func keySecret(c *v1alpha1.Controller, ref v1alpha1.KeyRef, key []byte) *corev1.Secret {
-	return &corev1.Secret{
-		TypeMeta: typeMeta("v1", "Secret"), ObjectMeta: owned(c.Namespace, ref.Name, controllerLabels(c), ownerOf(c, "Controller")),
-		Data: map[string][]byte{ref.Key: key}, Immutable: new(true),
-	}
+func keySecret(meta metav1.ObjectMeta, name string, key []byte) *corev1.Secret {
+	return &corev1.Secret{TypeMeta: typeMeta("v1", "Secret"), ObjectMeta: meta, Data: map[string][]byte{name: key}, Immutable: new(true)}
 }
 
 // podTemplate has the user's labels and annotations beside ours.

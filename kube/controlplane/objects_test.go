@@ -74,11 +74,11 @@ func TestRestApiObjects(t *testing.T) {
 	r := &v1alpha1.RestApi{ObjectMeta: metav1.ObjectMeta{Name: "tide", Namespace: "slurm", UID: "uid-of-restapi"}, Spec: v1alpha1.RestApiSpec{
 		ControllerRef: v1alpha1.ObjectRef{Name: "tide"}, Replicas: new(int32(2)),
 	}}
-	objects, err := RestApiObjects(r, controller(nil), settings)
+	objects, err := RestApiObjects(r, controller(nil), nil, settings)
 	require.NoError(t, err)
 	golden.Compare(t, "testdata/restapi.yaml", manifests(t, objects))
 
-	_, err = RestApiObjects(r, controller(func(c *v1alpha1.Controller) { c.Spec.Slurmctld = nil }), settings)
+	_, err = RestApiObjects(r, controller(func(c *v1alpha1.Controller) { c.Spec.Slurmctld = nil }), nil, settings)
 	require.EqualError(t, err, "spec.slurmrestd.image is missing, and Controller tide names no image: name one with slurmrestd")
 }
 

@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,10 +34,15 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) error {
 		return err
 	}
 	seen := SeenController{Pod: l.slurmctldPod(c)}
-	files, err := l.prepare(ctx, c, &seen)
+	full, accounting, err := l.accountingOf(c)
+	var files map[string]string
+	if err == nil {
+		seen.Lacks = lacksSlurmdbd(accounting)
+		files, err = l.prepare(ctx, c, accounting, &seen)
+	}
 	if err == nil {
 		seen.Hash = inplace.Hash(files)
-		err = l.applyController(ctx, c, files)
+		err = l.applyController(ctx, full, accounting, files)
 	}
 	if err == nil {
 		seen.Volume, err = l.claim(ctx, c)
@@ -85,8 +89,8 @@ func lasting(err error) bool {
 	}
 }
 
-// prepare sees that the Controller can be carried out, makes its keys, and gives its configuration files.
-func (l *Loop) prepare(ctx context.Context, c *v1alpha1.Controller, seen *SeenController) (map[string]string, error) {
+// prepare sees that the Controller can be carried out, makes its keys, and gives its configuration files. accounting is nil if it has none.
+func (l *Loop) prepare(ctx context.Context, c *v1alpha1.Controller, accounting *v1alpha1.Accounting, seen *SeenController) (map[string]string, error) {
 	all, err := l.controllers.Controllers(c.Namespace).List(everything)
 	if err != nil {
 		return nil, err
@@ -96,13 +100,16 @@ func (l *Loop) prepare(ctx context.Context, c *v1alpha1.Controller, seen *SeenCo
 			return nil, &Problem{"ClusterNameTaken", fmt.Sprintf("Controller %s of this namespace has the cluster name %s already: give this one another spec.clusterName", other.Name, ClusterName(c))}
 		}
 	}
-	if seen.Found, err = l.keys(ctx, c); err != nil {
+	if seen.Found, err = l.makeKeys(ctx, controllerKeys(c, accounting)); err != nil {
+		return nil, err
+	}
+	if err := l.sameKeys(ctx, c, accounting); err != nil {
 		return nil, err
 	}
 	if c.Spec.External != nil {
 		return nil, nil
 	}
-	cluster := Cluster{Controller: c, Scripts: map[string]map[string]string{}, Settings: l.o.Settings}
+	cluster := Cluster{Controller: c, Accounting: accounting, Scripts: map[string]map[string]string{}, Settings: l.o.Settings}
 	if cluster.Files, err = l.files(ctx, c.Namespace, "spec.configFileRefs", c.Spec.ConfigFileRefs); err != nil {
 		return nil, err
 	}
@@ -153,66 +160,6 @@ func older(a, b *v1alpha1.Controller) bool {
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// keys makes the keys that are ours to make, once, and looks whether the others are there. found are Secrets that were there before.
-func (l *Loop) keys(ctx context.Context, c *v1alpha1.Controller) (found []string, err error) {
-	for _, k := range []struct {
-		field string
-		given bool
-		ref   v1alpha1.KeyRef
-	}{
-		{"spec.slurmKeyRef", c.Spec.SlurmKeyRef != nil, slurmKeyRef(c)},
-		{"spec.jwtKeyRef", c.Spec.JWTKeyRef != nil, jwtKeyRef(c)},
-	} {
-		before := false
-		if k.given {
-			_, err = l.secretKey(ctx, c.Namespace, k.field, k.ref)
-		} else {
-			before, err = l.ownKey(ctx, c, k.field, k.ref)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if before {
-			found = append(found, k.ref.Name)
-		}
-	}
-	return found, nil
-}
-
-// ownKey makes a key for a new Controller, and never again: all that trust it would have to get another one at once. found tells of one that nobody owns.
-func (l *Loop) ownKey(ctx context.Context, c *v1alpha1.Controller, field string, ref v1alpha1.KeyRef) (found bool, err error) {
-	s, err := l.kube.CoreV1().Secrets(c.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err) && l.statefulSet(c) == nil:
-		return false, l.makeKey(ctx, c, ref)
-	case apierrors.IsNotFound(err):
-		return false, &Problem{"KeyLost", fmt.Sprintf("Secret %s, in which the key of this cluster was, is gone: create it again with the same %s; or, if that is lost, "+
-			"delete StatefulSet %s: then a new key is made, slurmctld starts anew, and all slurmds and tokens with the old one are worthless", ref.Name, ref.Key, workload(c.Name))}
-	case err != nil:
-		return false, fmt.Errorf("reading Secret %s: %w", ref.Name, err)
-	}
-	owner := metav1.GetControllerOf(s)
-	switch {
-	case owner != nil && owner.UID != c.UID:
-		return false, &Problem{"KeyTaken", fmt.Sprintf("Secret %s belongs to another object, %s %s with UID %s: if that was this one's forerunner, it will be deleted within a moment, and a new key made; "+
-			"to keep its key, remove metadata.ownerReferences from it", ref.Name, owner.Kind, owner.Name, owner.UID)}
-	case len(s.Data[ref.Key]) == 0:
-		return false, &Problem{"KeyMissing", fmt.Sprintf("Secret %s exists, but has no %s: delete it, or name your own key in %s", ref.Name, ref.Key, field)}
-	}
-	return owner == nil, nil
-}
-
-// makeKey makes a key. It is text, since slurmd pods may get it in a variable.
-func (l *Loop) makeKey(ctx context.Context, c *v1alpha1.Controller, ref v1alpha1.KeyRef) error {
-	secret := keySecret(c, ref, []byte(rand.Text()+rand.Text()+rand.Text()))
-	l.o.Metrics.wrote("secrets")
-	if _, err := l.kube.CoreV1().Secrets(c.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: FieldManager}); err != nil {
-		return fmt.Errorf("making Secret %s: %w", ref.Name, err)
-	}
-	l.o.Log.Info("made a key", "namespace", c.Namespace, "secret", ref.Name)
-	return nil
-}
-
 // secretKey reads a key. A *Problem says that it is not there.
 func (l *Loop) secretKey(ctx context.Context, namespace, field string, ref v1alpha1.KeyRef) ([]byte, error) {
 	s, err := l.kube.CoreV1().Secrets(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
@@ -228,7 +175,7 @@ func (l *Loop) secretKey(ctx context.Context, namespace, field string, ref v1alp
 	return s.Data[ref.Key], nil
 }
 
-func (l *Loop) applyController(ctx context.Context, c *v1alpha1.Controller, files map[string]string) error {
+func (l *Loop) applyController(ctx context.Context, c *v1alpha1.Controller, accounting *v1alpha1.Accounting, files map[string]string) error {
 	objects, err := ControllerObjects(c, files, l.o.Settings)
 	if err != nil {
 		return err
@@ -239,6 +186,13 @@ func (l *Loop) applyController(ctx context.Context, c *v1alpha1.Controller, file
 				return err
 			}
 		}
+	}
+	if accounting != nil {
+		client, err := accountingClient(c, accounting, l.o.Settings)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, client)
 	}
 	return l.applyAll(ctx, objects)
 }
@@ -338,7 +292,11 @@ func (l *Loop) applyRestAPI(ctx context.Context, r *v1alpha1.RestApi) error {
 	if err != nil {
 		return err
 	}
-	objects, err := RestApiObjects(r, c, l.o.Settings)
+	c, accounting, err := l.accountingOf(c)
+	if err != nil {
+		return err
+	}
+	objects, err := RestApiObjects(r, c, accounting, l.o.Settings)
 	if err != nil {
 		return &Problem{"Invalid", err.Error()}
 	}

@@ -140,6 +140,7 @@ func reconfigure(c *v1alpha1.Controller, command string) corev1.Container {
 		{Name: "keys", MountPath: keysDir, ReadOnly: true},
 		{Name: "programs", SubPath: "bin", MountPath: programDir, ReadOnly: true},
 		{Name: stateVolume, SubPath: "config", MountPath: keptDir},
+		{Name: stateVolume, SubPath: "slurmctld", MountPath: stateDir},
 		{Name: "token", MountPath: inplace.ServiceAccountDir, ReadOnly: true},
 	}
 	return r
@@ -164,9 +165,13 @@ func slurmctld(c *v1alpha1.Controller) corev1.Container {
 	return s
 }
 
-// slurmrestd holds no key: SLURM_JWT=daemon makes it pass on the callers' tokens.
-func slurmrestd(o *v1alpha1.ContainerOptions, address string) corev1.Container {
-	r := container(ContainerSlurmrestd, o, "slurmrestd", "-a", "rest_auth/jwt", "-s", "openapi/slurmctld", fmt.Sprintf("%s:%d", address, slurmrestdPort))
+// slurmrestd holds no key: SLURM_JWT=daemon makes it pass on the callers' tokens. It knows of slurmdbd if records is true.
+func slurmrestd(o *v1alpha1.ContainerOptions, address string, records bool) corev1.Container {
+	plugins := "openapi/slurmctld"
+	if records {
+		plugins += ",openapi/slurmdbd"
+	}
+	r := container(ContainerSlurmrestd, o, "slurmrestd", "-a", "rest_auth/jwt", "-s", plugins, fmt.Sprintf("%s:%d", address, slurmrestdPort))
 	r.Env = append(r.Env,
 		corev1.EnvVar{Name: "SLURM_JWT", Value: "daemon"},
 		// It would put itself into namespaces of its own, needs CAP_SYS_ADMIN for that, and ends without. The container is that already.
@@ -179,7 +184,7 @@ func slurmrestd(o *v1alpha1.ContainerOptions, address string) corev1.Container {
 
 // bridgesSlurmrestd is the one that the bridge uses; nobody else reaches it.
 func bridgesSlurmrestd(c *v1alpha1.Controller) corev1.Container {
-	r := slurmrestd(c.Spec.Slurmctld, "127.0.0.1")
+	r := slurmrestd(c.Spec.Slurmctld, "127.0.0.1", false)
 	r.Args, r.Resources = nil, small() // those are slurmctld's
 	r.SecurityContext.RunAsUser, r.SecurityContext.RunAsGroup = new(uidSlurmrest), new(uidSlurmrest)
 	return r

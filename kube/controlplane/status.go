@@ -31,6 +31,8 @@ type SeenController struct {
 	Found   []string    // Secrets with its keys that were there before it
 	Hash    string      // of the configuration that it asks for; "" with a Problem
 	Pod     *corev1.Pod // slurmctld's; nil: there is none
+	// Lacks is why the slurmdbd of its Accounting does not answer; "" if it does, or if there is none.
+	Lacks string
 }
 
 // reportOf is what the pod says of its configurations.
@@ -55,7 +57,7 @@ func ControllerStatus(c *v1alpha1.Controller, seen SeenController) v1alpha1.Cont
 		set(metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: "External", Message: "slurmctld runs elsewhere"})
 		return s
 	}
-	set(available(seen.Pod))
+	set(waitsForAccounting(available(seen.Pod), seen.Lacks))
 	if seen.Volume != nil {
 		set(metav1.Condition{Type: v1alpha1.ConditionVolumeAsWanted, Status: metav1.ConditionFalse, Reason: seen.Volume.Reason, Message: seen.Volume.Message})
 	} else if seen.Problem == nil {
@@ -106,13 +108,11 @@ func available(pod *corev1.Pod) metav1.Condition {
 		one.Reason, one.Message = "NoPod", "there is no pod of slurmctld yet"
 		return one
 	}
-	for _, s := range pod.Status.ContainerStatuses {
-		if s.Name == ContainerSlurmctld && s.Ready {
-			one.Status, one.Reason, one.Message = metav1.ConditionTrue, "Answers", "slurmctld answers"
-			return one
-		}
+	if ready(pod, ContainerSlurmctld) {
+		one.Status, one.Reason, one.Message = metav1.ConditionTrue, "Answers", "slurmctld answers"
+		return one
 	}
-	if reason, message := trouble(pod); reason != "" {
+	if reason, message := trouble(pod, ContainerSlurmctld); reason != "" {
 		one.Reason, one.Message = reason, message
 		return one
 	}
@@ -120,8 +120,8 @@ func available(pod *corev1.Pod) metav1.Condition {
 	return one
 }
 
-// trouble is what keeps a pod from running, "" if nothing does that Kubernetes knows of.
-func trouble(pod *corev1.Pod) (reason, message string) {
+// trouble is what keeps a pod from running, "" if nothing does that Kubernetes knows of. main is the container that matters.
+func trouble(pod *corev1.Pod, main string) (reason, message string) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			return "Unschedulable", fmt.Sprintf("pod %s: %s", pod.Name, c.Message)
@@ -134,11 +134,11 @@ func trouble(pod *corev1.Pod) (reason, message string) {
 			said = fmt.Sprintf(" (exit code %d): %s", ended.ExitCode, lastWords(ended.Message))
 		}
 		switch w := s.State.Waiting; {
-		case w != nil && (w.Reason == "CrashLoopBackOff" || s.Name == ContainerSlurmctld && ended != nil):
+		case w != nil && (w.Reason == "CrashLoopBackOff" || s.Name == main && ended != nil):
 			return "Fails", fmt.Sprintf("container %s of pod %s ends again and again%s", s.Name, pod.Name, said)
 		case w != nil && w.Reason != "PodInitializing" && w.Reason != "ContainerCreating":
 			return cmp.Or(w.Reason, "Waiting"), fmt.Sprintf("container %s of pod %s: %s", s.Name, pod.Name, w.Message)
-		case s.Name == ContainerSlurmctld && s.State.Terminated != nil:
+		case s.Name == main && s.State.Terminated != nil:
 			return "Fails", fmt.Sprintf("container %s of pod %s has ended%s", s.Name, pod.Name, said)
 		}
 	}

@@ -168,5 +168,8 @@ func (l *Loop) signingKey(ctx context.Context, t *v1alpha1.Token) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	return l.secretKey(ctx, t.Namespace, "the key of Controller "+c.Name, jwtKeyRef(c))
+	if c, _, err = l.accountingOf(c); err != nil {
+		return nil, err
+	}
+	return l.secretKey(ctx, t.Namespace, "the key of Controller "+ref.Name, jwtKeyRef(c))
 }

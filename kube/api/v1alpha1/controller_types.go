@@ -50,6 +50,7 @@ type ControllerList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.clusterName) == has(oldSelf.clusterName)",message="spec.clusterName cannot be added or removed: slurmctld's state belongs to one cluster name"
 // +kubebuilder:validation:XValidation:rule="has(self.slurmKeyRef) == has(oldSelf.slurmKeyRef)",message="spec.slurmKeyRef cannot be added or removed: every daemon would have to change its key at once"
 // +kubebuilder:validation:XValidation:rule="has(self.jwtKeyRef) == has(oldSelf.jwtKeyRef)",message="spec.jwtKeyRef cannot be added or removed: all tokens would be worthless at once"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.accountingRef) || has(self.accountingRef) && self.accountingRef == oldSelf.accountingRef || has(self.slurmKeyRef) && has(self.jwtKeyRef)",message="spec.accountingRef cannot be changed or removed unless slurmKeyRef and jwtKeyRef are given: the Controller's keys are the Accounting's"
 type ControllerSpec struct {
 	// ClusterName of slurm.conf, to which the clusterRef of NodeSets refers. Default: the Controller's name. Cannot be changed.
 	//
@@ -60,17 +61,23 @@ type ControllerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.clusterName cannot be changed: slurmctld's state belongs to one cluster name"
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// The key of auth/slurm, 16 to 1024 bytes. Default: one is made, in the Secret <name>-auth-slurm under slurm.key. Cannot be changed.
+	// The key of auth/slurm, 16 to 1024 bytes. Default: the Accounting's; without accountingRef one is made, in the Secret <name>-auth-slurm under slurm.key. Cannot be changed.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.slurmKeyRef cannot be changed: every daemon would have to change its key at once"
 	SlurmKeyRef *KeyRef `json:"slurmKeyRef,omitempty"`
 
-	// The HS256 key of auth/jwt. Default: one is made, in the Secret <name>-auth-jwths256 under jwt_hs256.key. Cannot be changed.
+	// The HS256 key of auth/jwt. Default: the Accounting's; without accountingRef one is made, in the Secret <name>-auth-jwths256 under jwt_hs256.key. Cannot be changed.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.jwtKeyRef cannot be changed: all tokens would be worthless at once"
 	JWTKeyRef *KeyRef `json:"jwtKeyRef,omitempty"`
+
+	// The Accounting whose slurmdbd keeps the records of jobs. Keys that are not named here are then that Accounting's; those that are must be the same.
+	// slurmctld is told of it when slurmdbd answers, and works on while it does not.
+	//
+	// +optional
+	AccountingRef *ObjectRef `json:"accountingRef,omitempty"`
 
 	// Where slurmctld is if it runs elsewhere: then nothing is started, and RestApis and Tokens of it work all the same.
 	//

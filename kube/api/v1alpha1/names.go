@@ -53,7 +53,7 @@ const (
 	ConditionFloorReached = "FloorReached"
 )
 
-// Condition types of Controllers, LoginSets, RestApis and Tokens; Accepted is theirs, too.
+// Condition types of Controllers, Accountings, LoginSets, RestApis and Tokens; Accepted is theirs, too.
 const (
 	// ConditionAvailable is True while the daemon answers.
 	ConditionAvailable = "Available"

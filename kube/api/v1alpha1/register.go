@@ -25,7 +25,7 @@ func Resource(resource string) schema.GroupResource {
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
-		&Controller{}, &ControllerList{}, &LoginSet{}, &LoginSetList{}, &NodeSet{}, &NodeSetList{}, &RestApi{}, &RestApiList{}, &Token{}, &TokenList{})
+		&Accounting{}, &AccountingList{}, &Controller{}, &ControllerList{}, &LoginSet{}, &LoginSetList{}, &NodeSet{}, &NodeSetList{}, &RestApi{}, &RestApiList{}, &Token{}, &TokenList{})
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
 }

@@ -47,13 +47,16 @@ type Agent struct {
 	Keys   string // files that lie beside the configuration and are nobody else's to read
 	Etc    string // what slurmctld reads
 	Kept   string // what was last in force; survives the pod
+	State  string // slurmctld's own
 	Slurm  Slurm
 	// Tell makes a report known.
 	Tell func(context.Context, Report) error
 	// Ended tells whether slurmctld has ended by itself since then, and what it said last.
 	Ended func(ctx context.Context, since time.Time) (words string, ended bool, err error)
-	Log   *slog.Logger
-	Now   func() time.Time
+	// Dial sees whether somebody listens at host:port.
+	Dial func(ctx context.Context, address string) error
+	Log  *slog.Logger
+	Now  func() time.Time
 
 	report    Report
 	told      bool
@@ -85,6 +88,12 @@ func (a *Agent) Init(ctx context.Context) error {
 		var err error = &Rejected{a.failed.why}
 		if Hash(wanted) != a.failed.hash {
 			err = a.Slurm.Check(ctx, wanted)
+		}
+		if err == nil {
+			var wait *Rejected
+			if wait, err = a.unreachable(ctx, wanted); wait != nil {
+				err = wait
+			}
 		}
 		if err != nil {
 			a.Log.Warn("slurmctld starts with the configuration that was last in force", "error", err)
@@ -175,6 +184,13 @@ func (a *Agent) hopeless(want string) bool {
 
 // check tells whether slurmctld takes a configuration, and notes why if it does not.
 func (a *Agent) check(ctx context.Context, files map[string]string) (bool, error) {
+	if wait, err := a.unreachable(ctx, files); wait != nil || err != nil {
+		if wait != nil {
+			a.reject(Hash(files), wait.Reason)
+			a.retry = a.Now().Add(errorPause) // it costs nothing
+		}
+		return false, err
+	}
 	err := a.Slurm.Check(ctx, files)
 	if refused, ok := errors.AsType[*Rejected](err); ok {
 		a.reject(Hash(files), refused.Reason)

@@ -160,6 +160,9 @@ func (a *Agent) put(files map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("reading the keys: %w", err)
 	}
+	if err := a.forgetNumber(files); err != nil {
+		return fmt.Errorf("preparing slurmctld's state for another slurmdbd: %w", err)
+	}
 	if err := os.Remove(filepath.Join(a.Etc, installedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("putting the configuration in place: %w", err)
 	}

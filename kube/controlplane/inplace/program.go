@@ -19,6 +19,7 @@ func Program(args []string, getenv func(string) string, stderr io.Writer) int {
 	keys := flags.String("keys", "/etc/slurmtide/keys", "directory of the keys")
 	etc := flags.String("etc", "/etc/slurm", "directory that slurmctld reads")
 	kept := flags.String("kept", "/var/spool/slurmtide-config", "directory for what was last in force")
+	state := flags.String("state", "/var/spool/slurmctld", "directory of slurmctld's state")
 	jwtKey := flags.String("jwt-key", "jwt_hs256.key", "name of the key of auth/jwt in --keys")
 	if err := flags.Parse(args[1:]); err != nil {
 		return 2
@@ -29,7 +30,7 @@ func Program(args []string, getenv func(string) string, stderr io.Writer) int {
 		Host: getenv("KUBERNETES_SERVICE_HOST"), Port: getenv("KUBERNETES_SERVICE_PORT"), Dir: ServiceAccountDir,
 	}
 	agent := &Agent{
-		Wanted: *wanted, Keys: *keys, Etc: *etc, Kept: *kept, Log: log, Now: time.Now,
+		Wanted: *wanted, Keys: *keys, Etc: *etc, Kept: *kept, State: *state, Dial: dial, Log: log, Now: time.Now,
 		Slurm: Local{Slurmctld: "slurmctld", Scontrol: "scontrol", Etc: *etc, Keys: *keys, JWTKey: *jwtKey},
 		Tell:  pod.Tell, Ended: pod.Ended,
 	}

@@ -144,6 +144,7 @@ func alone(files map[string]string, dir string, port int) error {
 	if f == nil {
 		return err
 	}
+	records := slurmdbdOf(files) != ""
 	// What else is wrong with its form slurmctld says itself.
 	cluster, _ := f.Get("ClusterName")
 	own := [][2]string{
@@ -154,7 +155,7 @@ func alone(files map[string]string, dir string, port int) error {
 	for _, one := range own {
 		errs = append(errs, f.Set(one[0], one[1]))
 	}
-	errs = append(errs, withoutOthers(f))
+	errs = append(errs, withoutOthers(f, records))
 	more := f.Includes()
 	files["slurm.conf"] = f.String()
 	seen := map[string]bool{"slurm.conf": true}
@@ -173,15 +174,18 @@ func alone(files map[string]string, dir string, port int) error {
 		for _, one := range own {
 			f.Remove(one[0])
 		}
-		errs = append(errs, withoutOthers(f))
+		errs = append(errs, withoutOthers(f, records))
 		more = append(more, f.Includes()...)
 		files[name] = f.String()
 	}
 	return errors.Join(errs...)
 }
 
-// withoutOthers takes out what would reach others.
-func withoutOthers(f *slurmconf.File) error {
+// withoutOthers takes out what would reach others, and if there are records, what only slurmdbd knows.
+func withoutOthers(f *slurmconf.File, records bool) error {
+	if records {
+		withoutRecords(f)
+	}
 	for _, key := range []string{
 		"SlurmctldLogFile", "SlurmctldSyslogDebug", "SlurmSchedLogFile", "SlurmctldPrimaryOnProg", "SlurmctldPrimaryOffProg",
 		"AccountingStorageEnforce",

@@ -37,6 +37,8 @@ func (f *genericInformer) Lister() cache.GenericLister {
 func (f *sharedInformerFactory) ForResource(resource schema.GroupVersionResource) (GenericInformer, error) {
 	switch resource {
 	// Group=slurmtide.io, Version=v1alpha1
+	case v1alpha1.SchemeGroupVersion.WithResource("accountings"):
+		return &genericInformer{resource: resource.GroupResource(), informer: f.Slurmtide().V1alpha1().Accountings().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("controllers"):
 		return &genericInformer{resource: resource.GroupResource(), informer: f.Slurmtide().V1alpha1().Controllers().Informer()}, nil
 	case v1alpha1.SchemeGroupVersion.WithResource("loginsets"):

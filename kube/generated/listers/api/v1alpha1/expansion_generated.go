@@ -2,6 +2,14 @@
 
 package v1alpha1
 
+// AccountingListerExpansion allows custom methods to be added to
+// AccountingLister.
+type AccountingListerExpansion interface{}
+
+// AccountingNamespaceListerExpansion allows custom methods to be added to
+// AccountingNamespaceLister.
+type AccountingNamespaceListerExpansion interface{}
+
 // ControllerListerExpansion allows custom methods to be added to
 // ControllerLister.
 type ControllerListerExpansion interface{}

@@ -8,6 +8,8 @@ import (
 
 // Interface provides access to all the informers in this group version.
 type Interface interface {
+	// Accountings returns a AccountingInformer.
+	Accountings() AccountingInformer
 	// Controllers returns a ControllerInformer.
 	Controllers() ControllerInformer
 	// LoginSets returns a LoginSetInformer.
@@ -29,6 +31,11 @@ type version struct {
 // New returns a new Interface.
 func New(f internalinterfaces.SharedInformerFactory, namespace string, tweakListOptions internalinterfaces.TweakListOptionsFunc) Interface {
 	return &version{factory: f, namespace: namespace, tweakListOptions: tweakListOptions}
+}
+
+// Accountings returns a AccountingInformer.
+func (v *version) Accountings() AccountingInformer {
+	return &accountingInformer{factory: v.factory, namespace: v.namespace, tweakListOptions: v.tweakListOptions}
 }
 
 // Controllers returns a ControllerInformer.

@@ -12,6 +12,7 @@ import (
 
 type SlurmtideV1alpha1Interface interface {
 	RESTClient() rest.Interface
+	AccountingsGetter
 	ControllersGetter
 	LoginSetsGetter
 	NodeSetsGetter
@@ -22,6 +23,10 @@ type SlurmtideV1alpha1Interface interface {
 // SlurmtideV1alpha1Client is used to interact with features provided by the slurmtide.io group.
 type SlurmtideV1alpha1Client struct {
 	restClient rest.Interface
+}
+
+func (c *SlurmtideV1alpha1Client) Accountings(namespace string) AccountingInterface {
+	return newAccountings(c, namespace)
 }
 
 func (c *SlurmtideV1alpha1Client) Controllers(namespace string) ControllerInterface {

@@ -2,6 +2,8 @@
 
 package v1alpha1
 
+type AccountingExpansion interface{}
+
 type ControllerExpansion interface{}
 
 type LoginSetExpansion interface{}

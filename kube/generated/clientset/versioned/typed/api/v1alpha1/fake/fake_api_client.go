@@ -12,6 +12,10 @@ type FakeSlurmtideV1alpha1 struct {
 	*testing.Fake
 }
 
+func (c *FakeSlurmtideV1alpha1) Accountings(namespace string) v1alpha1.AccountingInterface {
+	return newFakeAccountings(c, namespace)
+}
+
 func (c *FakeSlurmtideV1alpha1) Controllers(namespace string) v1alpha1.ControllerInterface {
 	return newFakeControllers(c, namespace)
 }

@@ -1,0 +1,179 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+// wantedKey is a key that has to be there.
+type wantedKey struct {
+	field string // that names it
+	given bool   // it is not ours to make
+	ref   v1alpha1.KeyRef
+	of    metav1.ObjectMeta // of the Secret that is made for it
+	// workload is the StatefulSet that has read it, if there is one, and daemon what runs there.
+	workload, daemon string
+}
+
+// controllerKeys are those of a Controller: its own, or its Accounting's. accounting is nil if it has none.
+func controllerKeys(c *v1alpha1.Controller, accounting *v1alpha1.Accounting) []wantedKey {
+	one := func(field string, named *v1alpha1.KeyRef, made v1alpha1.KeyRef, its func(*v1alpha1.Accounting) (named bool, ref v1alpha1.KeyRef)) wantedKey {
+		k := wantedKey{
+			field: "spec." + field, given: named != nil, ref: made, of: owned(c.Namespace, made.Name, controllerLabels(c), ownerOf(c, "Controller")),
+			workload: workload(c.Name), daemon: ContainerSlurmctld,
+		}
+		if accounting == nil || named != nil {
+			return k
+		}
+		k.field = fmt.Sprintf("spec.%s of Accounting %s", field, accounting.Name)
+		names, ref := its(accounting)
+		if !names {
+			k.of = owned(c.Namespace, ref.Name, accountingLabels(accounting), ownerOf(accounting, "Accounting"))
+			k.workload, k.daemon = dbdWorkload(accounting.Name), ContainerSlurmdbd
+		} else {
+			k.given = ref != made // an Accounting may name what is made for one of its Controllers
+		}
+		k.ref = ref
+		return k
+	}
+	return []wantedKey{
+		one("slurmKeyRef", c.Spec.SlurmKeyRef, slurmKeyRef(c), func(a *v1alpha1.Accounting) (bool, v1alpha1.KeyRef) {
+			return a.Spec.SlurmKeyRef != nil, accountingSlurmKeyRef(a)
+		}),
+		one("jwtKeyRef", c.Spec.JWTKeyRef, jwtKeyRef(c), func(a *v1alpha1.Accounting) (bool, v1alpha1.KeyRef) {
+			return a.Spec.JWTKeyRef != nil, accountingJWTKeyRef(a)
+		}),
+	}
+}
+
+// accountingKeys are those of an Accounting.
+func accountingKeys(a *v1alpha1.Accounting) []wantedKey {
+	one := func(field string, named *v1alpha1.KeyRef, ref v1alpha1.KeyRef) wantedKey {
+		return wantedKey{
+			field: "spec." + field, given: named != nil, ref: ref, of: owned(a.Namespace, ref.Name, accountingLabels(a), ownerOf(a, "Accounting")),
+			workload: dbdWorkload(a.Name), daemon: ContainerSlurmdbd,
+		}
+	}
+	return []wantedKey{one("slurmKeyRef", a.Spec.SlurmKeyRef, accountingSlurmKeyRef(a)), one("jwtKeyRef", a.Spec.JWTKeyRef, accountingJWTKeyRef(a))}
+}
+
+// makeKeys makes the keys that are ours to make, once, and looks whether the others are there. found are Secrets that were there before.
+func (l *Loop) makeKeys(ctx context.Context, keys []wantedKey) (found []string, err error) {
+	for _, k := range keys {
+		before := false
+		if k.given {
+			_, err = l.secretKey(ctx, k.of.Namespace, k.field, k.ref)
+		} else {
+			before, err = l.ownKey(ctx, k)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if before {
+			found = append(found, k.ref.Name)
+		}
+	}
+	return found, nil
+}
+
+// ownKey makes a key for a new object, and never again: all that trust it would have to get another one at once. found tells of one that nobody owns.
+func (l *Loop) ownKey(ctx context.Context, k wantedKey) (found bool, err error) {
+	s, err := l.kube.CoreV1().Secrets(k.of.Namespace).Get(ctx, k.ref.Name, metav1.GetOptions{})
+	of := k.of.OwnerReferences[0]
+	set := find[appsv1.StatefulSet](l.applier.known["StatefulSet"], k.of.Namespace, k.workload)
+	if set != nil {
+		if ref := metav1.GetControllerOf(set); ref == nil || ref.UID != of.UID {
+			set = nil
+		}
+	}
+	switch {
+	case apierrors.IsNotFound(err) && set == nil:
+		return false, l.makeKey(ctx, k)
+	case apierrors.IsNotFound(err):
+		return false, &Problem{"KeyLost", fmt.Sprintf("Secret %s, in which the key of this cluster was, is gone: create it again with the same %s; or, if that is lost, "+
+			"delete StatefulSet %s: then a new key is made, %s starts anew, and all slurmds and tokens with the old one are worthless", k.ref.Name, k.ref.Key, k.workload, k.daemon)}
+	case err != nil:
+		return false, fmt.Errorf("reading Secret %s: %w", k.ref.Name, err)
+	}
+	owner := metav1.GetControllerOf(s)
+	switch {
+	case owner != nil && owner.UID != of.UID:
+		return false, &Problem{"KeyTaken", fmt.Sprintf("Secret %s belongs to another object, %s %s with UID %s: if that was this one's forerunner, it will be deleted within a moment, and a new key made; "+
+			"to keep its key, remove metadata.ownerReferences from it", k.ref.Name, owner.Kind, owner.Name, owner.UID)}
+	case len(s.Data[k.ref.Key]) == 0:
+		return false, &Problem{"KeyMissing", fmt.Sprintf("Secret %s exists, but has no %s: delete it, or name your own key in %s", k.ref.Name, k.ref.Key, k.field)}
+	}
+	return owner == nil, nil
+}
+
+// makeKey makes a key. It is text, since slurmd pods may get it in a variable.
+func (l *Loop) makeKey(ctx context.Context, k wantedKey) error {
+	secret := keySecret(k.of, k.ref.Key, []byte(rand.Text()+rand.Text()+rand.Text()))
+	l.o.Metrics.wrote("secrets")
+	if _, err := l.kube.CoreV1().Secrets(k.of.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: FieldManager}); err != nil {
+		return fmt.Errorf("making Secret %s: %w", k.ref.Name, err)
+	}
+	l.o.Log.Info("made a key", "namespace", k.of.Namespace, "secret", k.ref.Name)
+	return nil
+}
+
+// withKeysOf is a Controller that names its Accounting's keys where it names none of its own.
+func withKeysOf(c *v1alpha1.Controller, a *v1alpha1.Accounting) *v1alpha1.Controller {
+	c = c.DeepCopy()
+	slurm, jwt := accountingSlurmKeyRef(a), accountingJWTKeyRef(a)
+	if c.Spec.SlurmKeyRef == nil {
+		c.Spec.SlurmKeyRef = &slurm
+	}
+	if c.Spec.JWTKeyRef == nil {
+		c.Spec.JWTKeyRef = &jwt
+	}
+	return c
+}
+
+// sameKeys sees that slurmctld and slurmdbd will trust each other, and that a Controller which had keys of its own does not change them: its nodes have them.
+func (l *Loop) sameKeys(ctx context.Context, c *v1alpha1.Controller, a *v1alpha1.Accounting) error {
+	if a == nil {
+		return nil
+	}
+	for _, k := range []struct {
+		field string
+		named bool
+		ref   v1alpha1.KeyRef // the Controller's, named or made before it had an Accounting
+		its   v1alpha1.KeyRef
+	}{
+		{"slurmKeyRef", c.Spec.SlurmKeyRef != nil, slurmKeyRef(c), accountingSlurmKeyRef(a)},
+		{"jwtKeyRef", c.Spec.JWTKeyRef != nil, jwtKeyRef(c), accountingJWTKeyRef(a)},
+	} {
+		if k.ref == k.its {
+			continue
+		}
+		mine, err := l.secretKey(ctx, c.Namespace, "spec."+k.field, k.ref)
+		if _, missing := errors.AsType[*Problem](err); missing && !k.named {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		its, err := l.secretKey(ctx, c.Namespace, fmt.Sprintf("spec.%s of Accounting %s", k.field, a.Name), k.its)
+		switch {
+		case err != nil:
+			return err
+		case bytes.Equal(mine, its):
+		case k.named:
+			return &Problem{"KeyDiffers", fmt.Sprintf("spec.%s: it is another key than that of Accounting %s (%s of Secret %s): name the same one in both", k.field, a.Name, k.its.Key, k.its.Name)}
+		default:
+			return &Problem{"KeyDiffers", fmt.Sprintf("spec.accountingRef: Accounting %s has another key than the one that was made for this Controller, and that its nodes have "+
+				"(%s of Secret %s): name that one in spec.%s of a new Accounting", a.Name, k.ref.Key, k.ref.Name, k.field)}
+		}
+	}
+	return nil
+}
