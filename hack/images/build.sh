@@ -3,10 +3,11 @@
 #
 #   hack/images/build.sh 24.11       slurmtide/slurm:24.11, from Debian trixie
 #   hack/images/build.sh 26.05       slurmtide/slurm:26.05, from Debian forky
+#   hack/images/build.sh mariadb     slurmtide/mariadb:test, a database for tests of accounting, from Debian trixie
 #   hack/images/build.sh slurmtide   slurmtide/slurmtide:dev, our own programs, built static
 #   hack/images/build.sh faults      slurmtide/slurmtide:faults, the same with a bridge that tests can kill at any step
 #
-# Slurm images are kept in ${SLURMTIDE_CACHE:-~/.cache/slurmtide}/images under a key made of everything that shapes them;
+# Images of Debian packages are kept in ${SLURMTIDE_CACHE:-~/.cache/slurmtide}/images under a key made of everything that shapes them;
 # delete the file to get newer packages. With Docker: docker build -f hack/images/Dockerfile --build-arg SLURM_VERSION=26.05 hack/images
 #
 # SLURMTIDE_DEBIAN_MIRROR  Debian mirror; default: the one this machine's apt uses
@@ -71,18 +72,19 @@ install_tools() {
 		die "cannot install mmdebstrap, see above"
 }
 
-build_slurm() {
-	version=$1 suite=$2 arch=$(arch)
+# build_debian IMAGE TAG SUITE PACKAGES FINISH: an image of a list of packages; FINISH is a script that runs in it as the last step.
+build_debian() {
+	image=$1 tag=$2 suite=$3 packages=$here/$4 finish=$here/$5 arch=$(arch)
 	cache=${SLURMTIDE_CACHE:-$HOME/.cache/slurmtide}/images
-	key=$({ echo "$suite $arch"; cat "$here/build.sh" "$here/finish.sh" "$here/packages" "$here/archive/archive.go"; } | sha256sum | cut -c1-16)
-	out=$cache/slurm-$version-$key.tar
+	key=$({ echo "$suite $arch"; cat "$here/build.sh" "$finish" "$packages" "$here/archive/archive.go"; } | sha256sum | cut -c1-16)
+	out=$cache/$image-$tag-$key.tar
 	mkdir -p "$cache"
 
 	# Two builds at once would do the work twice: the second waits and finds the result.
-	exec 9>"$cache/slurm-$version.lock"
+	exec 9>"$cache/$image-$tag.lock"
 	if command -v flock >/dev/null; then flock 9; fi
 	if [ -e "$out" ]; then
-		say "slurm:$version is cached"
+		say "$image:$tag is cached"
 		echo "$out"
 		return
 	fi
@@ -92,15 +94,15 @@ build_slurm() {
 	work=$(mktemp -d "$cache/build.XXXXXX")
 	trap 'rm -rf "$work"' EXIT
 	trap 'exit 130' INT TERM
-	say "slurm:$version: installing Debian $suite packages from $from (half a minute on two idle cores)"
+	say "$image:$tag: installing Debian $suite packages from $from (half a minute on two idle cores)"
 	# Check-Valid-Until: testing's package lists expire, and a snapshot or a frozen mirror is still good.
 	# path-exclude: files nobody reads in a container are not even unpacked.
 	# cleanup/run: finish.sh put directories there. output/dev: the runtime makes /dev, and an import without root cannot make devices.
-	set -- --variant=minbase --format=tar --skip=cleanup/run,output/dev --arch="$arch" --keyring="$keyring" --include="$(paste -sd, "$here/packages")" \
+	set -- --variant=minbase --format=tar --skip=cleanup/run,output/dev --arch="$arch" --keyring="$keyring" --include="$(paste -sd, "$packages")" \
 		--aptopt='Acquire::Check-Valid-Until "false"' --aptopt='APT::Install-Recommends "false"' \
 		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
-		--customize-hook="chroot \"\$1\" sh -s < '$here/finish.sh'"
+		--customize-hook="chroot \"\$1\" sh -s < '$finish'"
 	if [ "$(id -u)" = 0 ]; then set -- --mode=root "$@"; fi
 	# Every step of mmdebstrap is one "I:" line: show those, keep the rest for the case of failure.
 	# The lock is closed for children (9>&-), or a daemon started by a package script could hold it.
@@ -112,18 +114,19 @@ build_slurm() {
 		die "mmdebstrap failed, its last lines are above"
 	}
 	wait
-	say "slurm:$version: writing the archive"
-	archive -o "$work/image.tar" -tag "slurmtide/slurm:$version" -arch "$arch" -layer "$work/root.tar" \
+	say "$image:$tag: writing the archive"
+	archive -o "$work/image.tar" -tag "slurmtide/$image:$tag" -arch "$arch" -layer "$work/root.tar" \
 		-env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 	mv "$work/image.tar" "$out"
-	say "slurm:$version: $(du -m "$out" | cut -f1) MB"
+	say "$image:$tag: $(du -m "$out" | cut -f1) MB"
 	echo "$out"
 }
 
 case "${1:-}" in
-24.11) build_slurm 24.11 trixie ;;
-26.05) build_slurm 26.05 forky ;;
+24.11) build_debian slurm 24.11 trixie packages finish.sh ;;
+26.05) build_debian slurm 26.05 forky packages finish.sh ;;
+mariadb) build_debian mariadb test trixie packages-mariadb finish-mariadb.sh ;;
 slurmtide) build_slurmtide dev ;;
 faults) build_slurmtide faults ;;
-*) die "usage: build.sh 24.11|26.05|slurmtide|faults" ;;
+*) die "usage: build.sh 24.11|26.05|mariadb|slurmtide|faults" ;;
 esac

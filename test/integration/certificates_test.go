@@ -1,4 +1,4 @@
-//go:build integration && (keda || scale)
+//go:build integration && (keda || scale || controlplane)
 
 package integration
 

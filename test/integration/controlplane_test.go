@@ -43,11 +43,12 @@ func TestControlPlane(t *testing.T) {
 	of := versions()
 	for i := len(of) - 1; i >= 0; i-- { // the newest first
 		t.Run(of[i], func(t *testing.T) { testControlPlane(t, of[i]) })
+		t.Run("accounting "+of[i], func(t *testing.T) { testAccounting(t, of[i]) })
 	}
 }
 
 func testControlPlane(t *testing.T, version string) {
-	p := newPlane(t, version)
+	p := newPlane(t, version, "control-")
 	t.Run("validation", p.testValidation)
 	p.t = t
 	began := time.Now()
@@ -108,11 +109,12 @@ func testControlPlane(t *testing.T, version string) {
 	sub("deleted", p.testDeleted)
 }
 
-func newPlane(t *testing.T, version string) *plane {
+// newPlane makes a namespace called prefix and the version.
+func newPlane(t *testing.T, version, prefix string) *plane {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	require.NoError(t, err, "KUBECONFIG must name the test cluster")
 	config.QPS, config.Burst = 100, 200
-	ns := "control-" + strings.ReplaceAll(version, ".", "")
+	ns := prefix + strings.ReplaceAll(version, ".", "")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	t.Cleanup(cancel)
 	c := &cluster{t: t, ctx: ctx, ns: ns}
@@ -136,7 +138,7 @@ func newPlane(t *testing.T, version string) *plane {
 		defer cancel()
 		if t.Failed() {
 			asked := [][]string{
-				{"-n", ns, "get", "controllers,restapis,tokens,nodesets,pods,events", "-o", "wide"},
+				{"-n", ns, "get", "accountings,controllers,restapis,tokens,nodesets,pods,events", "-o", "wide"},
 				{"-n", "slurmtide-system", "get", "pods", "-o", "wide"}, {"-n", "slurmtide-system", "logs", "deploy/slurmtide-controller", "--tail=60"},
 			}
 			for _, container := range []string{"config", "slurmctld", "reconfigure", "slurmrestd", "bridge"} {
@@ -189,9 +191,9 @@ func (p *plane) createVolume() {
 	})
 }
 
-func (p *plane) createController(extra string) {
+func (p *plane) createController(extra string, change ...func(*v1alpha1.Controller)) {
 	p.t.Helper()
-	_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Create(p.ctx, &v1alpha1.Controller{
+	c := &v1alpha1.Controller{
 		ObjectMeta: metav1.ObjectMeta{Name: "tide"},
 		Spec: v1alpha1.ControllerSpec{
 			Slurmctld:   &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + p.version, ImagePullPolicy: corev1.PullIfNotPresent},
@@ -199,7 +201,11 @@ func (p *plane) createController(extra string) {
 			Persistence: v1alpha1.Persistence{StorageClassName: new("")},
 			ExtraConf:   extra,
 		},
-	}, metav1.CreateOptions{})
+	}
+	for _, one := range change {
+		one(c)
+	}
+	_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Create(p.ctx, c, metav1.CreateOptions{})
 	require.NoError(p.t, err)
 }
 
