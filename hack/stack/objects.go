@@ -178,6 +178,9 @@ func podSpec(o Options) corev1.PodSpec {
 			{Name: "slurm-conf", VolumeSource: projected(configMap(configMapConf, nil))},
 		},
 	}
+	if o.StateInMemory {
+		spec.Volumes[0].EmptyDir.Medium = corev1.StorageMediumMemory
+	}
 	if o.SpoolSize != "" {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "spool", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
 			Medium: corev1.StorageMediumMemory, SizeLimit: new(resource.MustParse(o.SpoolSize)),

@@ -47,6 +47,9 @@ type Options struct {
 	// ResumeTimeout, SuspendTimeout and SuspendTime are slurm.conf's, in seconds; defaults 120, 40 and 15.
 	ResumeTimeout, SuspendTimeout, SuspendTime int
 
+	// StateInMemory keeps StateSaveLocation and spool in memory. slurmctld answers nobody while it saves its state, and the disk of
+	// a machine that tests much at once may stall for half a minute.
+	StateInMemory bool
 	// SpoolSize, when not empty, puts the spool on a file system of that size ("8Mi") of its own, in memory, so that it can be filled.
 	SpoolSize string
 

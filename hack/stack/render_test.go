@@ -48,8 +48,9 @@ func goldenOptions(t *testing.T) map[string]Options {
 		},
 		"scripts": {
 			Namespace: "test-1", ClusterName: "c1", ClusterDomain: "k8s.example", SlurmVersion: "24.11",
-			NodeLines: []string{"NodeName=n[0-1] CPUs=1 State=CLOUD"},
-			Scripts:   map[string]string{"resume": "#!/bin/sh\necho \"$@\" >> /tmp/resume\n"},
+			NodeLines:     []string{"NodeName=n[0-1] CPUs=1 State=CLOUD"},
+			StateInMemory: true,
+			Scripts:       map[string]string{"resume": "#!/bin/sh\necho \"$@\" >> /tmp/resume\n"},
 		},
 	}
 }

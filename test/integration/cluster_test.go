@@ -108,7 +108,7 @@ func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet
 	if o.Namespace == "" {
 		o.Namespace = name + "-" + strings.ReplaceAll(version, ".", "")
 	}
-	o.SlurmVersion = version
+	o.SlurmVersion, o.StateInMemory = version, true
 	if o.SuspendTime == 0 {
 		o.SuspendTime = 3
 	}
