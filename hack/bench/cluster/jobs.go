@@ -44,20 +44,20 @@ func (b *bench) job(n int) (float64, error) {
 	return float64(ns) / 1e9, err
 }
 
-// zero powers all nodes down and waits until nothing is left of them.
-func (b *bench) zero() error {
-	_, err := b.sh(`
+// zero powers all nodes of the partition down and waits until nothing is left of them.
+func (b *bench) zero(partition string) error {
+	_, err := b.sh("p=" + partition + `
 for ((i = 0; i < 600; i++)); do
 	[ -z "$(squeue -h)" ] && break
 	sleep 0.2
 done
-up=$(sinfo -h -N -p all -o '%N %T' | awk '$2 !~ /~$/ {print $1}' | sort -u | paste -sd,)
+up=$(sinfo -h -N -p $p -o '%N %T' | awk '$2 !~ /~$/ {print $1}' | sort -u | paste -sd,)
 [ -z "$up" ] || scontrol update nodename="$up" state=power_down
 for ((i = 0; i < 600; i++)); do
-	sinfo -h -N -p all -o %T | grep -qv '~$' || exit 0
+	sinfo -h -N -p $p -o %T | grep -qv '~$' || exit 0
 	sleep 0.2
 done
-echo "nodes are not powered down: $(sinfo -h -p all -o '%N %T')" >&2
+echo "nodes are not powered down: $(sinfo -h -p $p -o '%N %T')" >&2
 exit 1`)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (b *bench) twoNodes(enough int, values *[]float64) error {
 		if i > 0 {
 			*values = append(*values, v)
 		}
-		if err := b.zero(); err != nil {
+		if err := b.zero("all"); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func (b *bench) scale(nodes int) (scale, error) {
 			return scale{}, err
 		}
 		job = append(job, v)
-		if err := b.zero(); err != nil {
+		if err := b.zero("all"); err != nil {
 			return scale{}, err
 		}
 	}

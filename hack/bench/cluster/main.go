@@ -34,6 +34,10 @@ type results struct {
 	Idle        idle         `json:"idle"`
 	Hostlist    []comparison `json:"hostlist"`
 	Queue       queueCost    `json:"queue"`
+	// GivenBack is from the resume request of a 3-node job that has room for one until its record says why and no node of it boots.
+	GivenBack samples `json:"given_back_s"`
+	// GoesOn is from the start of a bridge, after the last one was killed while four nodes booted, until it did something for each.
+	GoesOn samples `json:"goes_on_s"`
 }
 
 type samples struct {
@@ -63,13 +67,15 @@ func main() {
 	nodes := flag.Int("nodes", 50, "nodes of the large job")
 	idleNodes := flag.Int("idle-nodes", 100, "nodes powered up while the idle bridge is measured")
 	idleFor := flag.Duration("idle-for", time.Minute, "how long the idle bridge is measured")
-	only := flag.String("only", "", "measure only this: gate, no-gate, scale, idle, hostlist or queue")
+	only := flag.String("only", "", "measure only this: gate, no-gate, scale, idle, hostlist, queue, gang or kill")
+	gangs := flag.Int("gangs", 3, "jobs that are given back because one of their nodes has no room")
+	kills := flag.Int("kills", 6, "times that the bridge is killed while nodes boot")
 	queued := flag.Int("queued-jobs", 20_000, "pending jobs of the long queue, besides an array")
 	program := flag.String("program", "bin/slurmtide", "slurmtide, for the hostlist comparison")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	r, err := run(ctx, *version, *runs, *slow, *nodes, *idleNodes, *idleFor, *queued, *program, *only)
+	r, err := run(ctx, *version, *runs, *slow, *nodes, *idleNodes, *idleFor, *queued, *gangs, *kills, *program, *only)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench cluster:", err)
 		os.Exit(1)
@@ -82,9 +88,9 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, version string, runs, slow, nodes, idleNodes int, idleFor time.Duration, queued int, program, only string) (results, error) {
+func run(ctx context.Context, version string, runs, slow, nodes, idleNodes int, idleFor time.Duration, queued, gangs, kills int, program, only string) (results, error) {
 	r := results{Slurm: version}
-	var gate, noGate []float64
+	var gate, noGate, givenBack, goesOn []float64
 	steps := []struct {
 		name string
 		gate bool
@@ -99,6 +105,8 @@ func run(ctx context.Context, version string, runs, slow, nodes, idleNodes int, 
 		{"scale", true, 1, func(b *bench) (err error) { r.Scale, err = b.scale(nodes); return err }, nil},
 		{"idle", true, 1, func(b *bench) (err error) { r.Idle, err = b.idle(idleNodes, idleFor); return err }, nil},
 		{"hostlist", true, 1, func(b *bench) (err error) { r.Hostlist, err = b.hostlists(program); return err }, nil},
+		{"gang", true, 1, func(b *bench) (err error) { givenBack, err = b.giveBacks(gangs); return err }, withNarrow},
+		{"kill", true, 1, func(b *bench) (err error) { goesOn, err = b.goesOn(kills); return err }, nil},
 		{"queue", false, 1, func(b *bench) (err error) { r.Queue, err = b.queue(version, queued); return err }, longQueue},
 	}
 	for _, s := range steps {
@@ -113,6 +121,7 @@ func run(ctx context.Context, version string, runs, slow, nodes, idleNodes int, 
 		}
 	}
 	r.WithGate, r.WithoutGate = summarise(gate), summarise(noGate)
+	r.GivenBack, r.GoesOn = summarise(givenBack), summarise(goesOn)
 	return r, nil
 }
 

@@ -86,7 +86,9 @@ type cluster struct {
 		CPU      float64 `json:"cpu_percent"`
 		Requests float64 `json:"slurmrestd_requests_per_minute"`
 	} `json:"idle"`
-	Hostlist []struct {
+	GivenBack spread `json:"given_back_s"`
+	GoesOn    spread `json:"goes_on_s"`
+	Hostlist  []struct {
 		Task  string  `json:"task"`
 		Ratio float64 `json:"ratio"`
 	} `json:"hostlist"`
@@ -136,6 +138,9 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, o
 	if rep.Cluster, err = read(clusterFile, &c); err != nil {
 		return 0, err
 	}
+	if c.GivenBack.P99 == 0 || c.GoesOn.P99 == 0 {
+		return 0, fmt.Errorf("%s has no times of jobs given back, or of a bridge that was killed", clusterFile)
+	}
 	var s scaler
 	if rep.Scaler, err = read(scalerFile, &s); err != nil {
 		return 0, err
@@ -172,6 +177,8 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, o
 	add(fmt.Sprintf("bridge at %d nodes, memory", c.Idle.Nodes), c.Idle.RSS, 80, "MiB")
 	add("bridge idle, CPU", c.Idle.CPU, 1, "% of a core")
 	add("bridge idle, slurmrestd requests", c.Idle.Requests, 2, "a minute")
+	add("3-node job with room for one: from the resume request until all is given back and the job says why, longest", c.GivenBack.P99, 15, "s")
+	add("bridge killed while nodes boot: from its start until all of them go on, longest", c.GoesOn.P99, 3, "s")
 	for _, h := range c.Hostlist {
 		add("hostlist "+h.Task+", ratio to scontrol", h.Ratio, 1, "×")
 	}
