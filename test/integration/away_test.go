@@ -22,7 +22,8 @@ func TestAway(t *testing.T) {
 	forEachVersion(t, func(t *testing.T, version string) {
 		c := deploy(t, "away", version, stack.Options{Gate: true, SpoolSize: "8Mi", ResumeTimeout: 300,
 			// Script: what the programs say on stderr. Flags are logged from verbose on (log.h, log_flag).
-			ExtraConf: []string{"DebugFlags=Power,Script", "SlurmctldDebug=verbose", "MinJobAge=3600"},
+			// SlurmdTimeout: a third of it passes between two pings.
+			ExtraConf: []string{"DebugFlags=Power,Script", "SlurmctldDebug=verbose", "MinJobAge=3600", "SlurmdTimeout=90"},
 			PartitionLines: []string{
 				"PartitionName=cpu Nodes=cpu-[0-3] Default=YES", "PartitionName=slow Nodes=slow-[0-1]", "PartitionName=cut Nodes=cut-[0-1]",
 			},
@@ -66,6 +67,10 @@ func TestAway(t *testing.T) {
 				return len(boots) == 2 && boots[0].Phase == powersave.PhaseRunning && boots[1].Phase == powersave.PhaseRunning, fmt.Sprintf("%+v", boots)
 			})
 			time.Sleep(5 * time.Second)
+			for _, b := range c.status().Engine.Boots {
+				assert.Equal(t, powersave.PhaseRunning, b.Phase, "status says how far %s has come", b.Node)
+			}
+			c.waitNodes("cpu-[0-1]", powersave.NodePoweringUp, 0)
 			mend()
 			c.settled("cpu-[0-3]", id)
 		})
@@ -84,11 +89,15 @@ func TestAway(t *testing.T) {
 		})
 		t.Run("network cut while a job runs", func(t *testing.T) {
 			c.t = t
-			id := c.sbatch("sleep 15", "-N2")
+			id := c.sbatch("sleep 70", "-N2", "--nodelist=cpu-[0-1]")
 			c.waitJob(id, "RUNNING")
 			mend := c.cutNetwork()
-			time.Sleep(8 * time.Second)
+			cut := time.Now()
+			c.waitNodes("cpu-[0-1]", powersave.NodeNotResponding, powersave.NodeDown)
+			t.Logf("slurmctld says so after %v", time.Since(cut).Round(time.Second))
 			mend()
+			c.waitNodes("cpu-[0-1]", 0, powersave.NodeNotResponding|powersave.NodeDown)
+			assert.Equal(t, "RUNNING", c.jobField(id, "JobState"))
 			c.settled("cpu-[0-3]", id)
 		})
 		t.Run("spool full", func(t *testing.T) {

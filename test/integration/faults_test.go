@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,9 +88,13 @@ func TestRestarts(t *testing.T) {
 				now := c.slurmdPods()["slow-0"].UID
 				return now != "" && now != first, string(now)
 			})
+			assert.True(t, slices.ContainsFunc(c.status().Engine.Notes, func(n powersave.Note) bool {
+				return n.Node == "slow-0" && n.Text == "pod "+string(first)+" was taken away while its node booted"
+			}), "%v", c.status().Engine.Notes)
 			c.ungate("slow-[0-1]")
 			c.settled("slow-[0-1]", id)
 		})
+		moreRestarts(t, c)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
@@ -21,13 +22,12 @@ import (
 // Jobs that cannot get all their nodes: all are given back within seconds, with the reason everywhere, and the job waits.
 func TestGangs(t *testing.T) {
 	forEachVersion(t, func(t *testing.T, version string) {
-		c := deploy(t, "gangs", version, stack.Options{Gate: true, ResumeTimeout: 300,
+		c := deploy(t, "gangs", version, withMoreGangs(stack.Options{Gate: true, ResumeTimeout: 300,
 			NodeLines:      []string{"NodeName=narrow-[0-3],bad-[0-1],full-[0-1] CPUs=2 RealMemory=400 State=CLOUD"},
 			PartitionLines: []string{"PartitionName=narrow Nodes=narrow-[0-3] Default=YES", "PartitionName=bad Nodes=bad-[0-1]", "PartitionName=full Nodes=full-[0-1]"},
-		})
-		port := int32(30000 + time.Now().UnixNano()%2000)
+		}))
 		narrow := c.build(nodeSet{name: "narrow", nodes: "narrow-[0-3]"})
-		narrow.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 9, HostPort: port}} // one pod a host
+		narrow.Spec.Template.Spec.Containers[0].Ports = onePodAHost()
 		c.create(narrow)
 		c.create(c.build(nodeSet{name: "bad", nodes: "bad-[0-1]", image: "slurmtide/none:such"}))
 		full := c.build(nodeSet{name: "full", nodes: "full-[0-1]"})
@@ -71,7 +71,14 @@ func TestGangs(t *testing.T) {
 				return false, ""
 			})
 			c.condition("narrow", v1alpha1.ConditionCapacityAvailable, metav1.ConditionFalse)
-			c.slurm("scancel", id)
+			whileClosed(t, c)
+
+			c.t = t
+			c.changeNodeSet("narrow", func(s *v1alpha1.NodeSetSpec) { s.Template.Spec.Containers[0].Ports = nil }) // room for all
+			c.slurm("scontrol", "update", "jobid="+id, "StartTime=now")
+			c.waitJob(id, "COMPLETED")
+			c.settled("narrow-[0-3]")
+			c.condition("narrow", v1alpha1.ConditionCapacityAvailable, metav1.ConditionTrue)
 		})
 		t.Run("image that is not there, then is", func(t *testing.T) {
 			c.t = t
@@ -79,12 +86,9 @@ func TestGangs(t *testing.T) {
 			assert.Contains(t, c.givenBack(id, "bad-[0-1]"), "slurmtide: image: ")
 			c.waitZero("bad-[0-1]")
 			c.condition("bad", v1alpha1.ConditionBootsHealthy, metav1.ConditionFalse)
-			good := c.build(nodeSet{name: "bad", nodes: "bad-[0-1]"})
-			have, err := c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Get(c.ctx, "bad", metav1.GetOptions{})
-			require.NoError(t, err)
-			have.Spec.Template = good.Spec.Template
-			_, err = c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Update(c.ctx, have, metav1.UpdateOptions{})
-			require.NoError(t, err)
+			c.changeNodeSet("bad", func(s *v1alpha1.NodeSetSpec) {
+				s.Template = c.build(nodeSet{name: "bad", nodes: "bad-[0-1]"}).Spec.Template
+			})
 			c.slurm("scontrol", "update", "jobid="+id, "StartTime=now")
 			c.waitJob(id, "COMPLETED")
 			c.settled("bad-[0-1]")
@@ -102,7 +106,9 @@ func TestGangs(t *testing.T) {
 				return c.jobField(id, "JobState") == "COMPLETED", c.jobField(id, "Reason")
 			})
 			c.settled("full-[0-1]") // Slurm may have started the job once more before the NodeSet was closed
+			c.condition("full", v1alpha1.ConditionCapacityAvailable, metav1.ConditionTrue)
 		})
+		moreGangs(t, c)
 	})
 }
 
@@ -133,6 +139,26 @@ func (c *cluster) condition(nodeSet, kind string, want metav1.ConditionStatus) {
 		}
 		return false, "no such condition"
 	})
+}
+
+// onePodAHost is a port of the host, which only one pod can have.
+func onePodAHost() []corev1.ContainerPort {
+	return []corev1.ContainerPort{{ContainerPort: 9, HostPort: int32(30000 + time.Now().UnixNano()%2000)}}
+}
+
+// changeNodeSet changes the NodeSet's spec, whereupon it is tried again at once.
+func (c *cluster) changeNodeSet(name string, change func(*v1alpha1.NodeSetSpec)) {
+	c.t.Helper()
+	sets := c.tide.SlurmtideV1alpha1().NodeSets(c.ns)
+	require.NoError(c.t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		set, err := sets.Get(c.ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(&set.Spec)
+		_, err = sets.Update(c.ctx, set, metav1.UpdateOptions{})
+		return err
+	}))
 }
 
 func (c *cluster) create(ns *v1alpha1.NodeSet) {

@@ -76,6 +76,10 @@ func TestHostTrouble(t *testing.T) {
 			c.waitJob(id, "RUNNING")
 			began := time.Now()
 			c.deletePod("cpu-2")
+			c.eventually("the reason on the node", func() (bool, string) {
+				said := reason("cpu-2")
+				return strings.Contains(said, "slurmtide: host: "), said
+			})
 			c.eventually("job "+id+" to be requeued", func() (bool, string) {
 				restarts, _ := strconv.Atoi(c.jobField(id, "Restarts"))
 				return restarts > 0, c.jobField(id, "JobState")
@@ -172,8 +176,7 @@ func TestHostTrouble(t *testing.T) {
 		})
 		c.t = t
 		c.slurm("scontrol", "update", "nodename=cpu-[0-3]", "state=power_down")
-		c.waitZero("cpu-[0-3]")
-		c.waitNodes("cpu-[0-3]", powersave.NodePoweredDown, powersave.NodeDrain|powersave.NodeDown)
+		c.settled("cpu-[0-3]")
 		assert.False(t, slices.ContainsFunc(c.status().Engine.Notes, func(n powersave.Note) bool {
 			return strings.Contains(n.Text, "hosts cannot be read")
 		}))

@@ -1,0 +1,157 @@
+//go:build integration && faults
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// paperTaint keeps all pods but those of the test off the hosts that are none.
+const paperTaint = "test.slurmtide.io/paper"
+
+// topology shows where the real scheduler puts the pods of a job: into one zone. The zones are two hosts each that exist in the API
+// alone, with room for one pod each: nothing runs there.
+func topology(t *testing.T, c *cluster) {
+	t.Run("topology", func(t *testing.T) { c.topology(t) })
+}
+
+func (c *cluster) topology(t *testing.T) {
+	c.t = t
+	zones := c.paperHosts("a", "a", "b", "b")
+	set := c.build(nodeSet{name: "near", nodes: "near-[0-2]", boot: v1alpha1.BootPolicy{
+		TopologyKey: corev1.LabelTopologyZone, TopologyMode: v1alpha1.TopologyRequired, UnschedulableGrace: &metav1.Duration{Duration: 3 * time.Second}}})
+	set.Spec.Template.Spec.NodeSelector = map[string]string{paperTaint: c.ns}
+	set.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: paperTaint, Operator: corev1.TolerationOpExists}}
+	set.Spec.Template.Spec.Containers[0].Ports = onePodAHost()
+	c.create(set)
+	// placed waits until the job's pods have hosts, takes the job away again and returns the pods' zones.
+	placed := func(nodes int, options ...string) (in map[string]int) {
+		id := c.sbatch("sleep 1", options...)
+		var names []string
+		c.eventually("the pods to have hosts", func() (bool, string) {
+			in, names = map[string]int{}, nil
+			for name, p := range c.slurmdPods() {
+				if zone, known := zones[p.Spec.NodeName]; known {
+					in[zone]++
+					names = append(names, name)
+				}
+			}
+			return len(names) == nodes, fmt.Sprint(names)
+		})
+		c.slurm("scancel", id)
+		c.slurm("scontrol", "update", "nodename="+strings.Join(names, ","), "state=power_down_force")
+		c.waitZero("near-[0-2]")
+		return in
+	}
+	for _, mode := range []v1alpha1.TopologyMode{v1alpha1.TopologyRequired, v1alpha1.TopologyPreferred} {
+		t.Run(fmt.Sprintf("%s, a domain that is large enough", strings.ToLower(string(mode))), func(t *testing.T) {
+			c.t = t
+			c.changeNodeSet("near", func(s *v1alpha1.NodeSetSpec) { s.Boot.TopologyMode = mode })
+			for _, job := range [][]string{{"-N2"}, {"-N2"}, {"-N1", ":", "-N1", "-p", "near"}} { // once in three it would come so by chance
+				in := placed(2, append([]string{"-p", "near"}, job...)...)
+				assert.Len(t, in, 1, "%v: %v", job, in)
+			}
+		})
+	}
+	t.Run("preferred, domains that are too small", func(t *testing.T) {
+		c.t = t
+		in := placed(3, "-N3", "-p", "near")
+		assert.Len(t, in, 2, "%v", in)
+	})
+	t.Run("required, domains that are too small", func(t *testing.T) {
+		c.t = t
+		c.changeNodeSet("near", func(s *v1alpha1.NodeSetSpec) { s.Boot.TopologyMode = v1alpha1.TopologyRequired })
+		id := c.sbatch("sleep 1", "-N3", "-p", "near")
+		assert.Regexp(t, `^slurmtide: capacity: .*didn't match pod affinity rules`, c.givenBack(id, "near-[0-2]"))
+		c.waitZero("near-[0-2]")
+		c.slurm("scancel", id)
+		c.changeSpec("near")
+		c.waitNodes("near-[0-2]", powersave.NodePoweredDown, powersave.NodeDrain)
+		c.settled("near-[0-2]")
+	})
+}
+
+// paperHosts makes a host in each of the zones, until the test ends, and returns the zones by host. In place of their kubelets it
+// renews leases and confirms the end of pods.
+func (c *cluster) paperHosts(zones ...string) map[string]string {
+	c.t.Helper()
+	hosts := map[string]string{}
+	t := c.t
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for host := range hosts {
+			assert.NoError(t, c.kube.CoreV1().Nodes().Delete(ctx, host, metav1.DeleteOptions{})) // its lease goes with it
+		}
+	})
+	size := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
+	pods := c.kube.CoreV1().Pods(c.ns)
+	leases := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	for i, zone := range zones {
+		name := fmt.Sprintf("paper-%s-%d", c.ns, i)
+		host, err := c.kube.CoreV1().Nodes().Create(c.ctx, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+				corev1.LabelTopologyZone: "zone-" + zone, corev1.LabelHostname: name, paperTaint: c.ns}},
+			Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: paperTaint, Effect: corev1.TaintEffectNoSchedule}}},
+		}, metav1.CreateOptions{})
+		require.NoError(c.t, err)
+		hosts[name] = zone
+		patch, err := json.Marshal(corev1.Node{Status: corev1.NodeStatus{Capacity: size, Allocatable: size, Conditions: []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}}})
+		require.NoError(c.t, err)
+		_, err = c.kube.CoreV1().Nodes().Patch(c.ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		require.NoError(c.t, err)
+		_, err = leases.Create(c.ctx, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: host.UID}}},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(40)), RenewTime: new(metav1.NowMicro())},
+		}, metav1.CreateOptions{})
+		require.NoError(c.t, err)
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	var kubelet sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		kubelet.Wait()
+	})
+	kubelet.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			if n%20 == 0 {
+				renewed := []byte(fmt.Sprintf(`{"spec":{"renewTime":%q}}`, time.Now().UTC().Format(metav1.RFC3339Micro)))
+				for host := range hosts {
+					_, _ = leases.Patch(ctx, host, types.MergePatchType, renewed, metav1.PatchOptions{}) // or the next time
+				}
+			}
+			list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelNode})
+			if err != nil {
+				list = &corev1.PodList{}
+			}
+			for _, p := range list.Items {
+				if hosts[p.Spec.NodeName] != "" && p.DeletionTimestamp != nil {
+					_ = pods.Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(p.UID))})
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+	})
+	return hosts
+}
