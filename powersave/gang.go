@@ -178,8 +178,10 @@ func (e *Engine) condemn(n *node, v Verdict) {
 		return
 	}
 	if e.sets[n.set].Strategy == Greedy && (v.Trouble == TroubleCapacity || v.Trouble == TroubleQuota) && !e.youngest(n) {
-		n.boot.troubleAt = e.now // a younger job is given back first: what it held may be enough
-		e.wakeAt(n, e.now.Add(graceDefault))
+		// A younger job is given back first: what it held may be enough, as soon as its pods are gone.
+		d, _ := e.patience(n, v.Trouble)
+		n.boot.troubleAt = e.now.Add(max(0, graceDefault-d))
+		e.wakeAt(n, n.boot.troubleAt.Add(d))
 		return
 	}
 	e.giveBack(n, slices.Clone(n.jobs), v)
