@@ -89,7 +89,7 @@ func TestAway(t *testing.T) {
 		})
 		t.Run("network cut while a job runs", func(t *testing.T) {
 			c.t = t
-			id := c.sbatch("sleep 70", "-N2", "--nodelist=cpu-[0-1]")
+			id := c.sbatch("sleep 120", "-N2", "--nodelist=cpu-[0-1]")
 			c.waitJob(id, "RUNNING")
 			mend := c.cutNetwork()
 			cut := time.Now()
