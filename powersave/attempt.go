@@ -172,13 +172,19 @@ func (e *Engine) elsewhere(n *node, v Verdict) bool {
 	}
 	e.note(Info, n, n.boot.request(), v.String()+": trying another offering")
 	e.serve(n)
-	n.boot.movesOn(e.now)
+	n.movesOn(e.now)
 	e.move(n)
 	return true
 }
 
-// movesOn makes the boot ready for another offering.
-func (b *boot) movesOn(now time.Time) {
+// movesOn makes the boot ready for another offering. The next pod is of a generation of its own: whatever comes late of the one before
+// is not taken for it.
+func (n *node) movesOn(now time.Time) {
+	b := n.boot
+	if n.pod != nil {
+		b.generation = max(b.generation, n.pod.Generation)
+	}
+	b.generation++
 	b.moving, b.blamed, b.room = true, false, ""
 	b.trouble, b.troubleAt, b.createTrouble, b.problem = TroubleNone, now, TroubleNone, ""
 }

@@ -69,6 +69,12 @@ func (n *node) registered() bool {
 	return !n.slurm.BootTime.IsZero() && !n.slurm.BootTime.Before(n.pod.Created.Add(-clockSkew))
 }
 
+// outdated says that the pod was made for an earlier boot, or for this one on another offering, by a call that came late.
+func (n *node) outdated() bool {
+	b := n.boot
+	return n.pod.Generation < b.generation || b.attempt != nil && n.pod.Generation == b.generation && n.pod.Offering != b.attempt.Offering
+}
+
 // orderBoot makes req the node's newest order, unless a newer one stands.
 func (e *Engine) orderBoot(n *node, req *request) {
 	unsure := e.now.Sub(req.Started) > e.cfg.FreshFor || req.Started.After(e.now.Add(e.cfg.FreshFor))
@@ -155,6 +161,10 @@ func (e *Engine) decideBoot(n *node) {
 	}
 	if n.pod != nil {
 		b.observe(n.pod, e.now)
+		if a := b.attempt; a != nil && n.pod.Generation > b.generation && n.pod.Offering != a.Offering { // another bridge chose where it is
+			e.breakers.ProbeGone(*a)
+			b.attempt = nil
+		}
 	}
 	if b.release == nil && !b.unsure && n.set != "" {
 		e.judge(n)
@@ -176,15 +186,19 @@ func (e *Engine) decideBoot(n *node) {
 	switch {
 	case n.pod.Phase == PodTerminating:
 		b.waits = "waiting for its former pod to go"
-		if n.pod.Generation < b.generation {
+		if n.outdated() {
 			b.problem, b.waits = "", "waiting for the pod of an earlier boot to go"
 		}
-	case n.pod.Generation < b.generation:
-		// Its slurmd started before this power-up: slurmctld would ignore it.
+	case n.outdated():
+		// Its slurmd started before this power-up: slurmctld would ignore it. Or it is on an offering that was left.
 		b.problem, b.waits = "", "replacing the pod of an earlier boot"
 		switch {
 		case booting && n.readSince(n.podRead):
-			e.delete(n, "pod belongs to an earlier boot")
+			why := "pod belongs to an earlier boot"
+			if b.attempt != nil && b.attempt.Offering != n.pod.Offering {
+				why = "pod was made for another offering"
+			}
+			e.delete(n, why)
 		case booting:
 			e.reads.want(e.now)
 		default:

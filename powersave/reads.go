@@ -188,7 +188,7 @@ func (e *Engine) pollFor(n *node) time.Time {
 	case n.off != nil && !n.off.confirmed && !n.readSince(n.off.read),
 		n.boot != nil && n.boot.unsure && !n.readSince(n.boot.read):
 		return last // nothing can be done before
-	case n.off == nil && (n.pod == nil || n.pod.Phase == PodPending || n.pod.Phase == PodTerminating || n.pod.Generation < n.boot.generation),
+	case n.off == nil && (n.pod == nil || n.pod.Phase == PodPending || n.pod.Phase == PodTerminating || n.outdated()),
 		n.off != nil && n.pod != nil && n.pod.Phase == PodTerminating:
 		return last.Add(e.cfg.PollWait) // nothing can register; Slurm may give up
 	case n.off == nil && n.boot.anothers():

@@ -229,7 +229,7 @@ func (e *Engine) roomNodes(n *node) (nodes map[string]string, fits bool) {
 				continue // up, or nobody knows
 			}
 		} else {
-			stays := m.pod != nil && m.pod.Phase != PodTerminating && m.pod.Phase != PodFailed && !b.moving && m.pod.Generation >= b.generation
+			stays := m.pod != nil && m.pod.Phase != PodTerminating && m.pod.Phase != PodFailed && !b.moving && !m.outdated()
 			if stays || b.release != nil || b.room != "" || len(m.jobs) == 0 || e.roomJob(m) != job {
 				continue // it needs none, or another job asks for it
 			}

@@ -31,7 +31,7 @@ func (n *node) trouble() (Trouble, string) {
 		return TroubleRefused, "slurmctld refused the registration: " + cmp.Or(n.slurm.Reason, "no reason given")
 	case n.pod == nil:
 		return b.createTrouble, b.problem
-	case n.pod.Generation < b.generation || n.pod.Phase == PodTerminating:
+	case n.outdated() || n.pod.Phase == PodTerminating:
 		return TroubleNone, ""
 	}
 	return n.pod.Trouble, cmp.Or(n.pod.Message, n.pod.Reason)

@@ -187,6 +187,8 @@ func (c *Client) mismatch(existing, wanted *corev1.Pod) string {
 		return "is owned by an object that has been deleted or is not the NodeSet"
 	case existing.Annotations[v1alpha1.AnnotationGeneration] != wanted.Annotations[v1alpha1.AnnotationGeneration]:
 		return fmt.Sprintf("is of boot %q, not of boot %s", existing.Annotations[v1alpha1.AnnotationGeneration], wanted.Annotations[v1alpha1.AnnotationGeneration])
+	case existing.Labels[v1alpha1.LabelOffering] != wanted.Labels[v1alpha1.LabelOffering]:
+		return fmt.Sprintf("is on offering %q, not on %q", existing.Labels[v1alpha1.LabelOffering], wanted.Labels[v1alpha1.LabelOffering])
 	}
 	return ""
 }

@@ -104,6 +104,7 @@ func TestCreateConflicts(t *testing.T) {
 	}{
 		"older boot": {func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationGeneration] = "6" }, `is of boot "6", not of boot 7`, false},
 		"no boot":    {func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.AnnotationGeneration) }, `is of boot "", not of boot 7`, false},
+		"elsewhere":  {func(p *corev1.Pod) { p.Labels[v1alpha1.LabelOffering] = "spot" }, `is on offering "spot", not on ""`, false},
 		"other set":  {func(p *corev1.Pod) { p.Labels[v1alpha1.LabelNodeSet] = "gpu" }, "belongs to NodeSet gpu", false},
 		"going":      {func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()); p.Finalizers = []string{"test/hold"} }, "is being deleted", false},
 		"old owner":  {func(p *corev1.Pod) { p.OwnerReferences[0].UID = "former" }, "is owned by an object that has been deleted", false},

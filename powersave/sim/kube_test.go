@@ -57,7 +57,7 @@ func (w *world) create(a powersave.CreatePod, n *node, life int) {
 	case w.on(createFails, n.index), w.any(kubeAway):
 		answer(failed)
 		return
-	case old != nil && old.Generation == a.Generation && old.Phase != powersave.PodTerminating:
+	case old != nil && old.Generation == a.Generation && old.Offering == a.Offering && old.Phase != powersave.PodTerminating:
 		answer(powersave.PodCreated{Node: a.Node, UID: old.UID, Generation: a.Generation})
 		return
 	case old != nil:
@@ -75,6 +75,29 @@ func (w *world) create(a powersave.CreatePod, n *node, life int) {
 	}
 	w.mayCreate(n)
 	w.mayTake(a, life)
+	if w.on(createLost, n.index) && w.some(2*time.Millisecond, createLost, n.index) > 0 { // the API server carries it out when nobody waits for it any more
+		answer(failed)
+		w.after(w.some(15*time.Second, createLost, n.index), func() {
+			if w.pods[n.index] == nil {
+				w.make(a, n, life).lost = true
+			}
+		})
+		return
+	}
+	p := w.make(a, n, life)
+	if w.on(createLost, n.index) {
+		p.lost = true
+		answer(failed)
+		return
+	}
+	answer(powersave.PodCreated{Node: a.Node, UID: p.UID, Generation: p.Generation})
+	if n.lastRoom = w.room(a.Room); n.lastRoom != nil && life == w.life {
+		n.lastRoom.made[n.index] = life
+	}
+}
+
+// make puts the pod into the world.
+func (w *world) make(a powersave.CreatePod, n *node, life int) *pod {
 	w.uids++
 	p := &pod{index: n.index, life: life, born: w.now, Pod: powersave.Pod{
 		Node: a.Node, NodeSet: a.NodeSet, UID: "u" + strconv.Itoa(w.uids), Generation: a.Generation, Request: a.Request,
@@ -86,16 +109,8 @@ func (w *world) create(a powersave.CreatePod, n *node, life int) {
 		w.breaks("makes pods again and again", "%d of %s", n.pods, n.name)
 	}
 	w.watch(p)
-	if w.on(createLost, n.index) {
-		p.lost = true
-		answer(failed)
-	} else {
-		answer(powersave.PodCreated{Node: a.Node, UID: p.UID, Generation: p.Generation})
-		if n.lastRoom = w.room(a.Room); n.lastRoom != nil && life == w.life {
-			n.lastRoom.made[n.index] = life
-		}
-	}
 	w.after(w.delay(500*time.Millisecond, slowHost, n.index, 10*time.Second), func() { w.place(p) })
+	return p
 }
 
 // place is the scheduler.
