@@ -19,10 +19,13 @@ type back struct {
 	notified  bool // its user is being told at his terminal
 	told      bool // its record says why, or would not take it
 	freed     bool // slurmctld has taken it off the node that failed
+	freedAt   time.Time
 	asking    bool // TellJob or HoldJob is not answered yet
 	tries     int
 	retryAt   time.Time
 	until     time.Time
+	times     int           // how often it has been given back in a row, says its record; 0: unknown
+	rested    time.Duration // before it was found
 }
 
 const (
@@ -51,6 +54,12 @@ func (e *Engine) sendBack(job uint32, v Verdict, notBefore time.Time) {
 		}
 		e.backs = append(e.backs, b)
 	}
+}
+
+// startsAnew forgets that a job was given back: it has been given nodes again before it could be held off, and what its record says
+// is of the attempt before.
+func (e *Engine) startsAnew(job uint32, started time.Time) {
+	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool { return b.job == job && b.freed && started.After(b.freedAt) })
 }
 
 func (e *Engine) backOf(job uint32) *back {
@@ -82,6 +91,7 @@ func (e *Engine) freed(n *node) {
 	for _, b := range e.backs {
 		if slices.Contains(b.nodes, n.name) {
 			b.freed, b.tries = true, 0
+			b.freedAt = e.now
 		}
 	}
 }
@@ -102,7 +112,7 @@ func (e *Engine) askBacks() {
 			e.do(TellJob{Job: b.job, Reason: ReasonPrefix + b.verdict.String()})
 			continue
 		}
-		e.do(HoldJob{Job: b.job, Request: b.request, Delay: max(e.holdFor(b.job), b.notBefore.Sub(e.now))})
+		e.do(HoldJob{Job: b.job, Request: b.request, Delay: max(e.holdFor(b), b.notBefore.Sub(e.now))})
 	}
 }
 
@@ -114,9 +124,9 @@ func (b *back) next() time.Time {
 	return b.retryAt
 }
 
-// holdFor is how long a job rests that has been given back before so many times.
-func (e *Engine) holdFor(job uint32) time.Duration {
-	return backoff(holdFirst, holdMost, e.givenBack[job], uint64(job))
+// holdFor is how long a job is to rest, the longer the more often it was given back: what its record says of that outlives us.
+func (e *Engine) holdFor(b *back) time.Duration {
+	return max(holdFirst, restAfter(b.job, max(b.times, e.givenBack[b.job]+1))-b.rested)
 }
 
 func (e *Engine) jobTold(ev JobTold) {
@@ -124,7 +134,8 @@ func (e *Engine) jobTold(ev JobTold) {
 	if b == nil || b.told {
 		return
 	}
-	b.asking = false
+	e.partsTold(b, ev.Parts)
+	b.asking, b.times = false, max(b.times, ev.Times)
 	b.tries++
 	if ev.Err != "" && b.tries < tellTries {
 		b.retryAt = e.now.Add(pause(b.tries))

@@ -105,6 +105,7 @@ type Engine struct {
 	dismissed []*node        // let go, though they serve, and slurmctld has not taken it yet
 	backs     []*back        // jobs being given back
 	givenBack map[uint32]int // how often, for jobs that have not started since
+	found     found
 
 	history    []Boot
 	offHistory []Off
@@ -180,6 +181,8 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		e.jobTold(ev)
 	case JobHeld:
 		e.jobHeld(ev)
+	case BacksRead:
+		e.backsRead(ev)
 	case HostsRead:
 		e.readHosts(ev.Hosts)
 	case HostSeen:
@@ -209,6 +212,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		panic(fmt.Sprintf("powersave: unknown event %T", ev))
 	}
 	e.wake()
+	e.findBacks()
 	e.askBacks()
 	e.askTaints()
 	e.sendReleases()
@@ -244,6 +248,7 @@ func (e *Engine) NextWake() time.Time {
 	for _, b := range e.backs {
 		sooner(b.next())
 	}
+	sooner(e.found.next())
 	for _, n := range e.dismissed {
 		if !n.dismissal.sent && n.dismissal.retryAt.After(e.now) { // else a read is awaited
 			sooner(n.dismissal.retryAt)

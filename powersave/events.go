@@ -97,7 +97,23 @@ type JobTold struct {
 	Job uint32
 	// Interactive jobs (srun, salloc) have a user who waits at a terminal.
 	Interactive bool
-	Err         string
+	// Times is how often the job has been given back in a row, this time included, says its record; 0: unknown.
+	Times int
+	// Parts are the components of the het job that it is part of, the leader first; none if it is not.
+	Parts []JobPart
+	Err   string
+}
+
+// JobPart is one component of a het job.
+type JobPart struct {
+	Job   uint32
+	Nodes []string // that it has
+}
+
+// BacksRead answers ReadBacks: what JobsBack finds among all jobs, or why they cannot be read.
+type BacksRead struct {
+	Jobs []JobBack
+	Err  string
 }
 
 // JobHeld answers HoldJob; an empty Err means that the job rests, or has ended.
@@ -135,6 +151,7 @@ func (PodDeleteFailed) event() {}
 func (NodesUpdated) event()    {}
 func (JobTold) event()         {}
 func (JobHeld) event()         {}
+func (BacksRead) event()       {}
 func (GateOpened) event()      {}
 func (GateClosed) event()      {}
 func (Tick) event()            {}
@@ -193,6 +210,9 @@ type HoldJob struct {
 	Delay   time.Duration
 }
 
+// ReadBacks asks which jobs were given back before, perhaps by another bridge, and do not rest. Answered by BacksRead.
+type ReadBacks struct{}
+
 // BootFailed reports the verdict on a boot, for history, events and metrics.
 type BootFailed struct {
 	Node, NodeSet, Offering, UID, Request string
@@ -230,6 +250,7 @@ func (FinishRequest) action() {}
 func (AnswerGate) action()    {}
 func (TellJob) action()       {}
 func (HoldJob) action()       {}
+func (ReadBacks) action()     {}
 func (BootFailed) action()    {}
 func (BootDone) action()      {}
 func (Report) action()        {}

@@ -31,6 +31,7 @@ type gang struct {
 // remember notes which nodes a job waits for: those with a boot in hand. The others of the job
 // serve already, belong to others, or come with a later slice.
 func (e *Engine) remember(j Job, r Request) {
+	e.startsAnew(j.ID, r.Started)
 	for name := range j.Nodes.All() {
 		if n := e.nodes[name]; n != nil && n.boot != nil {
 			e.join(n, j.ID, r.Started, r.ResumeTimeout)
@@ -132,6 +133,10 @@ func (e *Engine) forget(n *node, registered bool) {
 				delete(e.givenBack, id)
 			}
 		}
+	}
+	n.upFor = nil
+	if registered && n.set != "" {
+		n.upFor = n.jobs
 	}
 	n.jobs = nil
 }

@@ -2,8 +2,8 @@ package powersave
 
 import "slices"
 
-// hets remembers which jobs are components of one het job, which only their gates tell: slurmctld takes a het job off its
-// nodes as a whole (job_mgr.c _het_job_on_node).
+// hets remembers which jobs are components of one het job, which their gates tell, or else their records when one of them is given
+// back: slurmctld takes a het job off its nodes as a whole (job_mgr.c _het_job_on_node).
 type hets struct {
 	leader map[uint32]uint32
 	parts  map[uint32][]uint32 // by leader
@@ -43,7 +43,36 @@ func (e *Engine) withSiblings(jobs []uint32) []uint32 {
 	return all
 }
 
-// goAlong gives back the components of a het job that were not known to belong to one that is being given back until a gate said so.
+// partsTold takes in which components the het job has that b is part of: they go along. What has come up for one that is whole, which
+// is not remembered any more, goes as well.
+func (e *Engine) partsTold(b *back, parts []JobPart) {
+	if len(parts) < 2 || b.freed {
+		return
+	}
+	for _, p := range parts {
+		e.hets.add(p.Job, parts[0].Job)
+	}
+	e.goAlong(e.hets.of(b.job))
+	for _, p := range parts {
+		var up []*node
+		for _, name := range p.Nodes {
+			n := e.nodes[name]
+			if n == nil || n.boot != nil || !slices.Contains(n.upFor, p.Job) || !serving(n.slurm.State) {
+				continue
+			}
+			if e.sets[n.set].Strategy == BestEffort {
+				up = nil
+				break
+			}
+			up = append(up, n)
+		}
+		for _, n := range up {
+			e.letGo(n, backReason(p.Job, "", b.verdict))
+		}
+	}
+}
+
+// goAlong gives back the components of a het job that were not known to belong to one that is being given back until now.
 func (e *Engine) goAlong(parts []uint32) {
 	i := slices.IndexFunc(parts, func(id uint32) bool {
 		b := e.backOf(id)
@@ -53,11 +82,17 @@ func (e *Engine) goAlong(parts []uint32) {
 		return
 	}
 	first := e.backOf(parts[i])
+	for _, id := range parts { // any of them takes it along
+		if g := e.gangs[id]; g != nil && id != first.job {
+			first.nodes = append(first.nodes, g.nodes...)
+		}
+	}
 	for _, id := range parts {
 		if e.backOf(id) != nil {
 			continue
 		}
 		e.sendBack(id, first.verdict, first.notBefore)
+		e.backOf(id).nodes = slices.Clone(first.nodes)
 		if g := e.gangs[id]; g != nil {
 			g.rest = nil
 			e.follow(g, e.backOf(id))

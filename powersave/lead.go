@@ -28,6 +28,7 @@ func (e *Engine) lead(ev Leading) {
 		return
 	}
 	if ev.Others {
+		e.found = found{}
 		for _, set := range e.sets {
 			e.breakers.takeOver(set.Breakers)
 		}

@@ -11,6 +11,8 @@ type node struct {
 	name string
 	set  string   // NodeSet that owns it; "" if none does
 	jobs []uint32 // gangs that wait for it
+	// upFor are the jobs that it was powered up for last.
+	upFor []uint32
 
 	slurm     SlurmNode
 	read      int       // number of the read that showed it; 0: none has

@@ -44,6 +44,7 @@ type player struct {
 	// reasons of the newest update of each kind, and of each kind and node, for the answers
 	reasons map[string]string
 	marks   bool // MarkPod is shown
+	backs   bool // ReadBacks is shown
 	taints  []powersave.TaintHost
 }
 
@@ -91,6 +92,9 @@ func (p *player) run(f []string) []string {
 		return out
 	case "marks":
 		p.marks = true
+		return nil
+	case "backs":
+		p.backs = true
 		return nil
 	case "one-of-several": // bridges; comes first
 		p.engine = powersave.New(powersave.Config{})
@@ -245,10 +249,36 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		}
 		return powersave.NodesUpdated{Update: u, Err: strings.Join(args[2:], " ")}
 	case "told":
-		if len(args) > 1 && args[1] == "interactive" {
-			return powersave.JobTold{Job: uint32(p.int(args[0])), Interactive: true}
+		ev := powersave.JobTold{Job: uint32(p.int(args[0]))}
+		for i, a := range args[1:] {
+			switch key, v, _ := strings.Cut(a, "="); key {
+			case "interactive":
+				ev.Interactive = true
+			case "times":
+				ev.Times = int(p.int(v))
+			case "part":
+				job, nodes, _ := strings.Cut(v, ":")
+				ev.Parts = append(ev.Parts, powersave.JobPart{Job: uint32(p.int(job)), Nodes: slices.Collect(p.hostlist(nodes).All())})
+			default:
+				ev.Err = strings.Join(args[1+i:], " ")
+				return ev
+			}
 		}
-		return powersave.JobTold{Job: uint32(p.int(args[0])), Err: strings.Join(args[1:], " ")}
+		return ev
+	case "backs-read": // job:times:rested, or job:leaves
+		ev := powersave.BacksRead{}
+		for _, a := range args {
+			f := strings.Split(a, ":")
+			if len(f) == 1 {
+				return powersave.BacksRead{Err: strings.Join(args, " ")}
+			}
+			j := powersave.JobBack{Job: uint32(p.int(f[0])), Leaves: f[1] == "leaves"}
+			if !j.Leaves {
+				j.Times, j.Rested = int(p.int(f[1])), p.duration(f[2])
+			}
+			ev.Jobs = append(ev.Jobs, j)
+		}
+		return ev
 	case "held":
 		return powersave.JobHeld{Job: uint32(p.int(args[0])), Err: strings.Join(args[1:], " ")}
 	case "gate":
@@ -342,6 +372,10 @@ func (p *player) step(ev powersave.Event) []string {
 			if !p.marks {
 				continue
 			}
+		case powersave.ReadBacks:
+			if !p.backs {
+				continue
+			}
 		case powersave.TaintHost:
 			p.taints = append(p.taints, a)
 		case powersave.UpdateNodes:
@@ -413,6 +447,8 @@ func describe(a powersave.Action) string {
 		return fmt.Sprintf("tell job %d: %s", a.Job, a.Reason)
 	case powersave.HoldJob:
 		return fmt.Sprintf("hold job %d for %s", a.Job, a.Delay.Round(time.Second))
+	case powersave.ReadBacks:
+		return "read backs"
 	case powersave.BootFailed:
 		return fmt.Sprintf("failed %s uid=%s jobs=%v %s", a.Node, a.UID, a.Jobs, a.Verdict)
 	case powersave.BootDone:

@@ -64,6 +64,8 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 		b.calls.Go(func() { b.tell(b.tellJob(ctx, a)) })
 	case powersave.HoldJob:
 		b.calls.Go(func() { b.tell(b.holdJob(ctx, a)) })
+	case powersave.ReadBacks:
+		b.calls.Go(func() { b.tell(b.readBacks(ctx)) })
 	case powersave.AskRoom:
 		b.calls.Go(func() {
 			select {

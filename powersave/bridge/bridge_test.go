@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,6 +58,7 @@ type world struct {
 
 	stuck    string // the pod of this node finds no host
 	jobs     map[uint32]powersave.SlurmJob
+	het      []uint32 // IDs of the components of a het job
 	warnings []string
 	log      []string // changes of Slurm, in order
 }
@@ -219,6 +221,12 @@ func (w *world) Jobs(_ context.Context, ids ...uint32) ([]powersave.SlurmJob, er
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []powersave.SlurmJob
+	if len(ids) == 0 {
+		ids = slices.Sorted(maps.Keys(w.jobs))
+	}
+	if len(ids) == 1 && slices.Contains(w.het, ids[0]) {
+		ids = w.het
+	}
 	for _, id := range ids {
 		if j, ok := w.jobs[id]; ok {
 			out = append(out, j)

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,27 +18,38 @@ func (b *Bridge) tellJob(ctx context.Context, a powersave.TellJob) powersave.Eve
 	defer cancel()
 	b.at(StepTell)
 	jobs, err := b.Slurm.Jobs(ctx, a.Job)
+	told := powersave.JobTold{Job: a.Job}
+	slices.SortStableFunc(jobs, func(i, j powersave.SlurmJob) int { return cmp.Compare(i.HetOffset, j.HetOffset) })
 	for _, j := range jobs {
+		text, times := powersave.BackComment(j, a.Reason)
 		if err == nil && !j.State.Ended() {
-			err = b.updateJob(ctx, powersave.JobUpdate{ID: j.ID, AdminComment: new(comment(j.AdminComment, a.Reason))})
+			err = b.updateJob(ctx, powersave.JobUpdate{ID: j.ID, AdminComment: &text})
+		}
+		if j.ID == a.Job {
+			told.Interactive, told.Times = !j.Batch, times
+		}
+		if j.HetJobID != 0 {
+			told.Parts = append(told.Parts, powersave.JobPart{Job: j.ID, Nodes: j.Nodes})
 		}
 	}
 	b.at(StepTold)
 	b.Metrics.slurmCall("tell", err)
-	told := powersave.JobTold{Job: a.Job, Interactive: slices.ContainsFunc(jobs, func(j powersave.SlurmJob) bool { return j.ID == a.Job && !j.Batch })}
 	if err != nil {
 		told.Err = err.Error()
 	}
 	return told
 }
 
-// comment puts the reason in the place of an earlier one of ours.
-func comment(old, reason string) string {
-	kept, _, _ := strings.Cut(old, powersave.ReasonPrefix)
-	if kept = strings.TrimSpace(kept); kept != "" && !strings.HasSuffix(kept, ";") {
-		kept += ";"
+// readBacks looks for jobs that were given back and do not rest.
+func (b *Bridge) readBacks(ctx context.Context) powersave.Event {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	jobs, err := b.Slurm.Jobs(ctx)
+	b.Metrics.slurmCall("find", err)
+	if err != nil {
+		return powersave.BacksRead{Err: err.Error()}
 	}
-	return strings.TrimSpace(kept + " " + reason)
+	return powersave.BacksRead{Jobs: powersave.JobsBack(jobs, time.Now())}
 }
 
 // holdJob keeps a requeued job from starting for a while. Slurm takes a begin time only of a pending job

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,7 +42,7 @@ func TestJobIsGivenBackWhole(t *testing.T) {
 		pass(5 * time.Second)
 
 		w.look(func() {
-			const told, forced = `job 7, admin comment "project 12; slurmtide: capacity: Unschedulable"`, "power_down_force cpu-1 slurmtide: capacity: Unschedulable"
+			const told, forced = `job 7, admin comment "project 12; slurmtide: capacity: Unschedulable (attempt 1)"`, "power_down_force cpu-1 slurmtide: capacity: Unschedulable"
 			assert.Less(t, slices.Index(w.log, told), slices.Index(w.log, forced), "a job that has ended takes no comment: %q", w.log)
 			assert.Contains(t, w.log, told)
 			assert.Contains(t, w.log, "power_down cpu-0 slurmtide: job 7 given back: cpu-1: capacity: Unschedulable", "the node that came up goes when no job is on it")
@@ -57,15 +58,52 @@ func TestJobIsGivenBackWhole(t *testing.T) {
 	})
 }
 
-func TestComment(t *testing.T) {
-	for name, test := range map[string]struct{ old, want string }{
-		"empty":         {"", "slurmtide: capacity: x"},
-		"ours":          {"slurmtide: image: y", "slurmtide: capacity: x"},
-		"foreign":       {"billing 4", "billing 4; slurmtide: capacity: x"},
-		"foreign, ours": {"billing 4; slurmtide: image: y", "billing 4; slurmtide: capacity: x"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, test.want, comment(test.old, "slurmtide: capacity: x"))
+// A bridge that was killed before it held a job off finds it when it is back, and goes on counting.
+func TestJobGivenBackBeforeRestartRests(t *testing.T) {
+	const vain = "slurmtide: capacity: Unschedulable (attempt 3, 3 in a row in vain)"
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		now := time.Now()
+		w.jobs = map[uint32]powersave.SlurmJob{
+			7: {ID: 7, State: powersave.JobPending, Restarts: 3, AdminComment: vain, Submitted: now.Add(-10 * time.Second), Begin: now.Add(20 * time.Second)},
+			8: {ID: 8, State: powersave.JobPending, Restarts: 3, AdminComment: vain, Submitted: now.Add(-10 * time.Second), Begin: now.Add(5 * time.Minute)},
+			9: {ID: 9, State: powersave.JobPending},
+		}
+		_, stop := w.start(t, dir)
+		defer stop()
+		pass(10 * time.Second)
+		w.look(func() {
+			var begins []string
+			for _, line := range w.log {
+				if strings.Contains(line, "begin") {
+					begins = append(begins, line)
+				}
+			}
+			assert.Equal(t, []string{"job 7, begin 2000-01-01T00:01:35Z"}, begins, "as long as after the third time, less the 10 s it has rested")
 		})
+	})
+}
+
+// All components of a het job are told, and the engine learns which they are.
+func TestTellHetJob(t *testing.T) {
+	w := newWorld()
+	part := powersave.SlurmJob{State: powersave.JobRunning | powersave.JobConfiguring, Batch: true, HetJobID: 7, Restarts: 1}
+	w.jobs = map[uint32]powersave.SlurmJob{}
+	w.het = []uint32{8, 7}
+	for i, id := range []uint32{7, 8} {
+		part.ID, part.HetOffset, part.Nodes, part.AdminComment = id, i, []string{[]string{"cpu-0", "cpu-1"}[i]}, ""
+		if id == 8 {
+			part.AdminComment = "slurmtide: image: x (attempt 1)"
+		}
+		w.jobs[id] = part
 	}
+	b := New(Config{Slurm: w})
+	told := b.tellJob(t.Context(), powersave.TellJob{Job: 8, Reason: "slurmtide: capacity: y"})
+	assert.Equal(t, powersave.JobTold{Job: 8, Times: 2, Parts: []powersave.JobPart{{Job: 7, Nodes: []string{"cpu-0"}}, {Job: 8, Nodes: []string{"cpu-1"}}}}, told)
+	assert.Equal(t, []string{
+		`job 7, admin comment "slurmtide: capacity: y (attempt 2)"`,
+		`job 8, admin comment "slurmtide: capacity: y (attempt 2, 2 in a row in vain)"`,
+	}, w.log)
 }

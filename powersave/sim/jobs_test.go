@@ -44,10 +44,13 @@ type slurmJob struct {
 	restarts   int
 
 	comment  string
+	times    int // how often it was given back in a row, as its record says
+	hetLife  int // of the bridge that last heard, of the leader's components, which they are
 	toldRun  int // restarts+1 when its record last said why it is given back
 	tellErrs int // for the present run
 	backAt   time.Time
 	backLife int // the bridge's life that gave it back; 0: none
+	requeued time.Time
 	heldRun  int // restarts when it was last held
 	holds    int // it was held without having started since, in the bridge's life holdLife
 	holdLife int
@@ -85,9 +88,9 @@ func (j *slurmJob) leader() uint32 {
 	return 0
 }
 
-// bound says that the bridge knew that both are of one het job when it gave j up: their gates had told.
+// bound says that the bridge knew that both are of one het job when it gave j up: their gates had told, or a record.
 func (w *world) bound(j, o *slurmJob) bool {
-	return j == o || j.gateLife == w.life && o.gateLife == w.life && j.failedAt.After(latest(j.gateAt, o.gateAt))
+	return j == o || j.parts[0].hetLife == w.life || j.gateLife == w.life && o.gateLife == w.life && j.failedAt.After(latest(j.gateAt, o.gateAt))
 }
 
 func (w *world) job(id uint32) *slurmJob {
@@ -197,6 +200,9 @@ func (w *world) allocate(j *slurmJob, nodes []*node) {
 	if down {
 		w.toResume = append(w.toResume, j)
 	}
+	if w.noGates {
+		return
+	}
 	run := j.restarts
 	w.after(w.delay(20*time.Millisecond, gateLate, nodes[0].index, 5*time.Second), func() { // start-gate
 		if w.engine == nil || j.state != configuring || j.restarts != run {
@@ -239,8 +245,12 @@ func (w *world) killOne(j *slurmJob, byUs bool) {
 	}
 	w.leave(j, pending)
 	j.restarts++
+	j.requeued = w.now
 	if !j.begin.After(w.now) {
 		j.begin = w.now.Add(121 * time.Second)
+		if w.soon {
+			j.begin = w.now.Add(6 * time.Second)
+		}
 	}
 	if byUs && w.knows(j) && w.now.Sub(j.asked) > stale {
 		j.backAt, j.backLife = w.now, w.life
@@ -322,10 +332,45 @@ func (w *world) tellJob(a powersave.TellJob, life int) {
 	case fails:
 		j.tellErrs++
 	case j.state != over:
-		j.comment, j.toldRun = a.Reason, j.restarts+1
-		answer.Interactive = j.opts&stays != 0
+		for _, p := range j.parts { // as the bridge does it
+			if p.state != over {
+				p.comment, p.times = powersave.BackComment(powersave.SlurmJob{AdminComment: p.comment, Restarts: p.restarts}, a.Reason)
+				p.toldRun = p.restarts + 1
+			}
+			if j.opts&het != 0 {
+				answer.Parts = append(answer.Parts, powersave.JobPart{Job: p.id, Nodes: slices.Collect(hostlist(p.nodes).All())})
+			}
+		}
+		answer.Interactive, answer.Times = j.opts&stays != 0, j.times
 	}
 	w.answerJob(life, tellSlow, answer)
+}
+
+// readBacks is what the bridge finds when it looks for jobs that were given back before.
+func (w *world) readBacks(life int) {
+	if w.slurmFails() || w.any(readFails) {
+		w.tellLife(life, w.some(5*time.Second, readFails, 1), powersave.BacksRead{Err: "slurmrestd is away"})
+		return
+	}
+	w.after(w.delay(20*time.Millisecond, readSlow, 2, 4*time.Second), func() {
+		var jobs []powersave.SlurmJob
+		for _, j := range w.jobs {
+			o := powersave.SlurmJob{ID: j.id, AdminComment: j.comment, Restarts: j.restarts, Submitted: j.requeued, Begin: j.begin}
+			switch j.state {
+			case pending:
+				o.State = powersave.JobPending
+			case configuring:
+				o.State = powersave.JobRunning | powersave.JobConfiguring
+			default:
+				continue
+			}
+			if j.completing {
+				o.State |= powersave.JobCompleting
+			}
+			jobs = append(jobs, o)
+		}
+		w.tellLife(life, w.delay(5*time.Millisecond, readSlow, 3, 4*time.Second), powersave.BacksRead{Jobs: powersave.JobsBack(jobs, w.now)})
+	})
 }
 
 func (w *world) holdJob(a powersave.HoldJob, begin time.Time, life int) {
@@ -345,7 +390,7 @@ func (w *world) holdJob(a powersave.HoldJob, begin time.Time, life int) {
 		if j.holds > 0 && j.holdLife == w.life && j.heldRun == j.restarts { // an answer that came late or twice let it be asked again
 			j.holds--
 		}
-		w.mayHold(j, a)
+		w.mayHold(j, a, begin)
 		j.begin, j.heldRun = begin, j.restarts
 		if w.any(holdLost) {
 			answer.Err = "timeout"

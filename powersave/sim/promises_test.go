@@ -106,17 +106,31 @@ func (w *world) knows(j *slurmJob) bool {
 }
 
 // mayHold looks at how long a job that was given back is to rest.
-func (w *world) mayHold(j *slurmJob, a powersave.HoldJob) {
+func (w *world) mayHold(j *slurmJob, a powersave.HoldJob, begin time.Time) {
 	if a.Delay < 30*time.Second || a.Delay > 30*time.Minute {
 		w.breaks("rests too short or too long", "job %d for %v", j.id, a.Delay)
 	}
-	if j.holdLife != w.life {
-		j.holds, j.holdLife = 0, w.life
+	if j.holdLife != w.life { // it knows what the record says
+		j.holdLife = w.life
+		if j.holds = min(j.holds, j.times-1); j.toldRun != j.restarts {
+			j.holds = 0
+		}
 	}
-	if least := min(24*time.Second<<max(0, j.holds), 24*time.Minute); a.Delay < least {
-		w.breaks("rests no longer each time", "job %d for %v, the time before that %d times", j.id, a.Delay, j.holds)
+	if least := leastRest(j.holds); begin.Sub(j.requeued) < least {
+		w.breaks("rests no longer each time", "job %d for %v, the time before that %d times", j.id, begin.Sub(j.requeued), j.holds)
 	}
 	j.holds++
+}
+
+// leastRest is how long a job rests at least that was given back so many times before.
+func leastRest(before int) time.Duration { return min(24*time.Second<<max(0, before), 24*time.Minute) }
+
+// rests says that a job that was given back does. Who did not see to it himself knows what its record says.
+func (w *world) rests(j *slurmJob) bool {
+	if j.heldRun == j.restarts || j.backLife == w.life {
+		return j.heldRun == j.restarts
+	}
+	return j.toldRun != j.restarts || !j.begin.Before(j.requeued.Add(leastRest(j.times-1)))
 }
 
 // mayStart looks whether a gate was told rightly that its job may start.
@@ -322,7 +336,7 @@ func (w *world) patrolJob(j *slurmJob) {
 	switch {
 	case j.state == pending && j.gate != 0 && j.backLife == w.life && w.smooth(j.gateSince, prompt):
 		w.breaks("gate stays", "job %d, which was requeued", j.id)
-	case j.state == pending && j.backLife == w.life && j.heldRun < j.restarts && w.smooth(j.backAt, prompt):
+	case j.state == pending && j.backLife != 0 && !w.rests(j) && w.smooth(j.backAt, prompt):
 		w.breaks("does not rest", "job %d, given back at %.3f", j.id, j.backAt.Sub(start).Seconds())
 	case j.state == configuring && alone && !j.unheard && !j.reported.IsZero() && w.smooth(j.reported, w.deadline(j)+prompt/3):
 		w.breaks("gang waits", "job %d since %.3f: %s", j.id, j.reported.Sub(start).Seconds(), w.picture())

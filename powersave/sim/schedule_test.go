@@ -30,6 +30,8 @@ type schedule struct {
 	asking                  // requests for room
 	marks     bool          // hosts of bad hardware are marked
 	leftDown  bool          // DOWN nodes are left to the bridge, as far as it minds them
+	noGates   bool          // PrologSlurmctld is not the start-gate
+	soon      bool          // Slurm itself hardly lets requeued jobs rest
 	steps     []step
 }
 
@@ -234,6 +236,7 @@ var plans = rapid.Custom(func(t *rapid.T) schedule {
 	if d.often(3) {
 		s.steps = append(s.steps, kills.Draw(t, "")...)
 	}
+	s.noGates, s.soon = d.often(3), d.often(5)
 	slices.SortStableFunc(s.steps, func(a, b step) int { return int(a.at - b.at) })
 	return s
 })
@@ -369,7 +372,7 @@ func (s schedule) String() string {
 	for _, o := range []struct {
 		is   bool
 		text string
-	}{{s.apart, "the classes of requests differ"}, {s.marks, "hosts of bad hardware are marked"}, {s.leftDown, "nobody else minds DOWN nodes"}, {s.old, "Slurm 24.11"}, {s.probe, "a job of all nodes at the end"}, {s.long, "a long end"}, {s.patient, "long SlurmdTimeout"}} {
+	}{{s.apart, "the classes of requests differ"}, {s.marks, "hosts of bad hardware are marked"}, {s.leftDown, "nobody else minds DOWN nodes"}, {s.noGates, "no start-gates"}, {s.soon, "a short requeue_delay"}, {s.old, "Slurm 24.11"}, {s.probe, "a job of all nodes at the end"}, {s.long, "a long end"}, {s.patient, "long SlurmdTimeout"}} {
 		if o.is {
 			b.WriteString(", " + o.text)
 		}

@@ -197,6 +197,9 @@ func (w *world) step(ev powersave.Event) {
 	if w.out != nil {
 		w.logEvent(ev)
 	}
+	if told, ok := ev.(powersave.JobTold); ok && len(told.Parts) > 1 {
+		w.job(told.Job).parts[0].hetLife = w.life
+	}
 	actions := w.engine.Step(w.now, ev)
 	for _, a := range actions {
 		if w.hash != nil {
@@ -260,6 +263,8 @@ func (w *world) act(a powersave.Action) {
 		w.answerGate(a)
 	case powersave.TellJob:
 		w.call(w.delay(50*time.Millisecond, tellSlow, 0, 8*time.Second), func() { w.tellJob(a, life) })
+	case powersave.ReadBacks:
+		w.readBacks(life)
 	case powersave.HoldJob:
 		w.call(w.delay(50*time.Millisecond, holdSlow, 0, 8*time.Second), func() { w.holdJob(a, w.now.Add(a.Delay), life) })
 	case powersave.BootDone:

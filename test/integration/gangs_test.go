@@ -55,6 +55,7 @@ func TestGangs(t *testing.T) {
 			t.Logf("given back after %s: %s", took.Round(100*time.Millisecond), reason)
 			assert.Less(t, took, time.Minute, "ResumeTimeout is five")
 			assert.Equal(t, "PENDING", c.jobField(id, "JobState"))
+			c.reasonsGiven("narrow-[0-2]")
 			c.waitZero("narrow-[0-3]")
 			c.eventually("the NodeSet to be out of Slurm's choice", func() (bool, string) {
 				node := c.slurm("scontrol", "--oneliner", "show", "node", "narrow-3")

@@ -144,10 +144,16 @@ func TestKills(t *testing.T) {
 			t.Run("give back/"+string(step), func(t *testing.T) {
 				c.t = t
 				var id string
-				turning := c.killAt(step, func() { id = c.sbatch("sleep 1", "-N2", "-p", "bad", "--nodelist="+bad[i]) }, bad[i])
-				c.eventually("the job to be back, with the reason", func() (bool, string) {
+				turning := c.killAt(step, func() { // as if it had been given back three times before: Slurm itself lets it rest for half a minute
+					id = c.sbatch("sleep 1", "--hold", "-N2", "-p", "bad", "--nodelist="+bad[i])
+					c.slurm("scontrol", "update", "jobid="+id, "AdminComment=slurmtide: of before (attempt 1, 4 in a row in vain)")
+					c.slurm("scontrol", "release", id)
+				}, bad[i])
+				c.eventually("the job to be back, with the reason, and to rest", func() (bool, string) {
 					job := c.slurm("scontrol", "--oneliner", "show", "job", id)
-					return strings.Contains(job, "JobState=PENDING") && strings.Contains(job, "AdminComment=slurmtide: image: "), job
+					begin, err := time.ParseInLocation("2006-01-02T15:04:05", c.jobField(id, "EligibleTime"), time.UTC)
+					return strings.Contains(job, "JobState=PENDING") && strings.Contains(job, "AdminComment=slurmtide: image: ") &&
+						strings.Contains(job, "(attempt 1, 4 in a row in vain)") && err == nil && time.Until(begin) > 150*time.Second, job
 				})
 				c.slurm("scontrol", "hold", id) // until all have been killed: the next is to die for its own job
 				c.waitZero(bad[i])

@@ -1,0 +1,95 @@
+package powersave
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// What is known of jobs that were given back before stands in their records, so that a restart does not forget it: AdminComment
+// says, after the reason, which attempt of the job came to nothing, and how many in a row did. Slurm counts attempts with each
+// requeue (job_mgr.c, restart_cnt). A job that ran in between has been requeued once more than we know of, and begins anew.
+
+var backNoted = regexp.MustCompile(` \(attempt (\d+)(?:, (\d+) in a row in vain)?\)$`)
+
+// BackComment is the AdminComment that says why the job is given back, in the place of an earlier one of ours; what others wrote
+// stays before it. times is how often it has been given back in a row, this time included.
+func BackComment(j SlurmJob, reason string) (comment string, times int) {
+	kept, _, _ := strings.Cut(j.AdminComment, ReasonPrefix)
+	if kept = strings.TrimSpace(kept); kept != "" && !strings.HasSuffix(kept, ";") {
+		kept += ";"
+	}
+	times = 1
+	switch restarts, before := noted(j); {
+	case before == 0:
+	case restarts == j.Restarts: // said again
+		times = before
+	case restarts+1 == j.Restarts:
+		times = before + 1
+	}
+	note := fmt.Sprintf(" (attempt %d)", j.Restarts+1)
+	if times > 1 {
+		note = fmt.Sprintf(" (attempt %d, %d in a row in vain)", j.Restarts+1, times)
+	}
+	return strings.TrimSpace(kept+" "+reason) + note, times
+}
+
+// noted reads what BackComment wrote: at how many restarts the job was given back last, and how often in a row; times is 0 if it
+// was not.
+func noted(j SlurmJob) (restarts, times int) {
+	_, ours, found := strings.Cut(j.AdminComment, ReasonPrefix)
+	m := backNoted.FindStringSubmatch(ours)
+	if !found || m == nil {
+		return 0, 0
+	}
+	attempt, err := strconv.Atoi(m[1])
+	if err != nil || attempt < 1 {
+		return 0, 0
+	}
+	times = 1
+	if m[2] != "" {
+		if times, err = strconv.Atoi(m[2]); err != nil || times < 1 {
+			return 0, 0
+		}
+	}
+	return attempt - 1, times
+}
+
+// JobBack is a job that was given back and does not rest as it should, or that has been told why and is not off its nodes yet.
+type JobBack struct {
+	Job    uint32
+	Times  int           // as BackComment's
+	Rested time.Duration // since it is back in the queue
+	Leaves bool          // it is not, yet
+}
+
+// JobsBack finds them among all jobs. now is Slurm's time.
+func JobsBack(jobs []SlurmJob, now time.Time) (backs []JobBack) {
+	for _, j := range jobs {
+		restarts, times := noted(j)
+		switch {
+		case times == 0:
+		case j.State.Has(JobRunning|JobConfiguring) && restarts == j.Restarts:
+			backs = append(backs, JobBack{Job: j.ID, Times: times, Leaves: true})
+		case j.State.Has(JobPending) && restarts+1 == j.Restarts:
+			b := JobBack{Job: j.ID, Times: times}
+			if !j.State.Any(JobCompleting) { // Submitted is of its first run until it is off its nodes (job_mgr.c batch_requeue_fini)
+				b.Rested = max(0, now.Sub(j.Submitted))
+			}
+			if rest := restAfter(j.ID, times); b.Rested < rest && j.Begin.Before(now.Add(rest-b.Rested-backSlack)) {
+				backs = append(backs, b)
+			}
+		}
+	}
+	return backs
+}
+
+// backSlack is how much later a job may have been found back in the queue than it was: its begin time counts from then.
+const backSlack = 2 * time.Second
+
+// restAfter is how long a job rests that has been given back so many times in a row.
+func restAfter(job uint32, times int) time.Duration {
+	return backoff(holdFirst, holdMost, times-1, uint64(job))
+}

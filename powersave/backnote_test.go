@@ -1,0 +1,66 @@
+package powersave
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestBackComment(t *testing.T) {
+	for name, test := range map[string]struct {
+		old      string
+		restarts int
+		want     string
+		times    int
+	}{
+		"empty":             {"", 0, "slurmtide: capacity: x (attempt 1)", 1},
+		"requeued before":   {"", 4, "slurmtide: capacity: x (attempt 5)", 1},
+		"foreign":           {"billing 4", 0, "billing 4; slurmtide: capacity: x (attempt 1)", 1},
+		"of old":            {"slurmtide: image: y", 1, "slurmtide: capacity: x (attempt 2)", 1},
+		"once":              {"slurmtide: image: y (attempt 1)", 1, "slurmtide: capacity: x (attempt 2, 2 in a row in vain)", 2},
+		"twice":             {"billing 4; slurmtide: image: y (attempt 2, 2 in a row in vain)", 2, "billing 4; slurmtide: capacity: x (attempt 3, 3 in a row in vain)", 3},
+		"said again":        {"slurmtide: image: y (attempt 2, 2 in a row in vain)", 1, "slurmtide: capacity: x (attempt 2, 2 in a row in vain)", 2},
+		"ran in between":    {"slurmtide: image: y (attempt 2, 2 in a row in vain)", 3, "slurmtide: capacity: x (attempt 4)", 1},
+		"brackets of its":   {"slurmtide: image: y (attempt 2) (attempt 5)", 5, "slurmtide: capacity: x (attempt 6, 2 in a row in vain)", 2},
+		"somebody else's":   {"gone (attempt 2, 2 in a row in vain)", 2, "gone (attempt 2, 2 in a row in vain); slurmtide: capacity: x (attempt 3)", 1},
+		"written over by":   {"slurmtide: image: y (attempt 1) seen by Ann", 1, "slurmtide: capacity: x (attempt 2)", 1},
+		"too large numbers": {"slurmtide: image: y (attempt 99999999999999999999)", 1, "slurmtide: capacity: x (attempt 2)", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			comment, times := BackComment(SlurmJob{ID: 7, AdminComment: test.old, Restarts: test.restarts}, "slurmtide: capacity: x")
+			assert.Equal(t, test.want, comment)
+			assert.Equal(t, test.times, times)
+			again, times := BackComment(SlurmJob{ID: 7, AdminComment: comment, Restarts: test.restarts}, "slurmtide: capacity: x")
+			assert.Equal(t, test.want, again)
+			assert.Equal(t, test.times, times)
+		})
+	}
+}
+
+func TestJobsBack(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	const told = "slurmtide: capacity: x (attempt 4, 3 in a row in vain)"
+	full := restAfter(7, 3) // two minutes, more or less
+	for name, test := range map[string]struct {
+		job  SlurmJob
+		want []JobBack
+	}{
+		"not held":            {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-5 * time.Second), Begin: now.Add(30 * time.Second)}, []JobBack{{Job: 7, Times: 3, Rested: 5 * time.Second}}},
+		"still on its nodes":  {SlurmJob{State: JobPending | JobCompleting, Restarts: 4, AdminComment: told, Submitted: now.Add(-time.Hour), Begin: now.Add(-time.Hour)}, []JobBack{{Job: 7, Times: 3}}},
+		"rests":               {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-5 * time.Second), Begin: now.Add(full - 5*time.Second)}, nil},
+		"has rested":          {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-full), Begin: now.Add(-time.Minute)}, nil},
+		"told, not yet off":   {SlurmJob{State: JobRunning | JobConfiguring, Restarts: 3, AdminComment: told}, []JobBack{{Job: 7, Times: 3, Leaves: true}}},
+		"told, and yet runs":  {SlurmJob{State: JobRunning, Restarts: 3, AdminComment: told}, nil},
+		"boots once more":     {SlurmJob{State: JobRunning | JobConfiguring, Restarts: 4, AdminComment: told}, nil},
+		"ran in between":      {SlurmJob{State: JobPending, Restarts: 5, AdminComment: told, Submitted: now, Begin: now}, nil},
+		"never given back":    {SlurmJob{State: JobPending, Submitted: now, Begin: now}, nil},
+		"ended":               {SlurmJob{State: JobCancelled, Restarts: 4, AdminComment: told, Submitted: now, Begin: now}, nil},
+		"a comment of before": {SlurmJob{State: JobPending, Restarts: 4, AdminComment: "slurmtide: capacity: x", Submitted: now, Begin: now}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.job.ID = 7
+			assert.Equal(t, test.want, JobsBack([]SlurmJob{test.job}, now))
+		})
+	}
+}

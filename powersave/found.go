@@ -1,0 +1,61 @@
+package powersave
+
+import "time"
+
+// found looks for jobs that were given back and do not rest, for whoever was about to see to that is no more. It is done once after
+// the start, and when another bridge has led before; again only while a job is about to leave its nodes.
+type found struct {
+	begun   time.Time
+	reading bool
+	done    bool
+	tries   int
+	retryAt time.Time
+}
+
+// foundAgain is the pause before another look at jobs that are about to leave their nodes.
+const foundAgain = 5 * time.Second
+
+func (f *found) next() time.Time {
+	if f.done || f.reading {
+		return time.Time{}
+	}
+	return f.retryAt
+}
+
+// findBacks asks for the jobs when it is time.
+func (e *Engine) findBacks() {
+	f := &e.found
+	if f.done || f.reading || f.retryAt.After(e.now) {
+		return
+	}
+	if f.begun.IsZero() {
+		f.begun = e.now
+	}
+	f.reading = true
+	e.do(ReadBacks{})
+}
+
+func (e *Engine) backsRead(ev BacksRead) {
+	f := &e.found
+	f.reading = false
+	if ev.Err != "" {
+		e.note(Warn, nil, "", "looking for jobs that were given back failed: "+ev.Err)
+		f.retryAt = e.now.Add(pause(f.tries))
+		f.tries++
+		return
+	}
+	leaves := false
+	for _, j := range ev.Jobs {
+		switch {
+		case e.backOf(j.Job) != nil: // it is seen to
+		case j.Leaves:
+			leaves = true
+		default:
+			e.backs = append(e.backs, &back{
+				job: j.Job, times: j.Times, rested: j.Rested, told: true, freed: true, freedAt: e.now, retryAt: e.now, until: e.now.Add(backMost),
+			})
+		}
+	}
+	f.tries, f.retryAt = 0, e.now.Add(foundAgain)
+	f.done = !leaves || e.now.Sub(f.begun) >= backMost
+}
