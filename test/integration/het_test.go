@@ -38,8 +38,9 @@ func TestHetJobs(t *testing.T) {
 				c.create(tight)
 				const all = "wide-[0-2],tight-0"
 
-				id := c.sbatch("#SBATCH hetjob\n#SBATCH -p wide -N2 --nodelist=wide-[1-2] --exclusive\n#SBATCH hetjob\n#SBATCH -p tight -N1 --exclusive\nsleep 1",
-					"-p", "wide", "-N1", "--nodelist=wide-0", "--exclusive")
+				// Options of the command line are for all components.
+				id := c.sbatch("#SBATCH -p wide -N1 --exclusive --nodelist=wide-0\n#SBATCH hetjob\n#SBATCH -p wide -N2 --exclusive --nodelist=wide-[1-2]\n" +
+					"#SBATCH hetjob\n#SBATCH -p tight -N1 --exclusive\nsleep 1")
 				c.waitNodes("wide-[0-2]", powersave.NodeAllocated, powersave.NodePoweredDown|powersave.NodePoweringUp) // their components are whole
 				c.waitNodes("tight-0", powersave.NodePoweringUp, 0)
 				for i := range 3 {
