@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -95,15 +96,15 @@ func (c *cluster) labelHosts(key, value string) {
 	hosts, err := c.kube.CoreV1().Nodes().List(c.ctx, metav1.ListOptions{})
 	require.NoError(c.t, err)
 	for _, h := range hosts.Items {
-		label := func(value any) error {
+		label := func(ctx context.Context, value any) error {
 			v, err := json.Marshal(value)
 			if err != nil {
 				return err
 			}
-			_, err = c.kube.CoreV1().Nodes().Patch(c.ctx, h.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, key, v), metav1.PatchOptions{})
+			_, err = c.kube.CoreV1().Nodes().Patch(ctx, h.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, key, v), metav1.PatchOptions{})
 			return err
 		}
-		require.NoError(c.t, label(value))
-		c.t.Cleanup(func() { assert.NoError(c.t, label(nil)) })
+		require.NoError(c.t, label(c.ctx, value))
+		c.t.Cleanup(func() { assert.NoError(c.t, label(context.WithoutCancel(c.ctx), nil)) })
 	}
 }
