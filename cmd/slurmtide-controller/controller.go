@@ -36,8 +36,8 @@ func controllerCommand() *urfave.Command {
 	return &urfave.Command{
 		Name:  "controller",
 		Usage: "run Slurm control planes on Kubernetes",
-		Description: "Runs until it gets SIGTERM. It carries out Controllers, Accountings, RestApis and Tokens, and keeps nothing, so there may be\n" +
-			"several of it: the one that holds the Lease works.",
+		Description: "Runs until it gets SIGTERM. It carries out Controllers, Accountings, RestApis, LoginSets and Tokens, and keeps nothing, so there\n" +
+			"may be several of it: the one that holds the Lease works.",
 		Flags: []urfave.Flag{
 			&urfave.StringFlag{Name: "image", EnvVars: []string{"SLURMTIDE_IMAGE"}, Usage: "image of slurmtide, for bridges (required)"},
 			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "the only namespace to work in (default: all)"},

@@ -20,6 +20,30 @@ install -d -o slurm -g slurm -m 0700 /var/spool/slurmtide
 install -d -o slurmrest -g slurmrest -m 0755 /run/slurmrestd
 install -d -o root -g root -m 0755 /var/spool/slurmd
 
+# Login pods. The package has made host keys, which everybody with the image would know; LoginSets bring their own.
+rm -f /etc/ssh/ssh_host_*
+install -d -o root -g root -m 0755 /run/sshd /var/lib/extrausers
+# Users come from the image, from spec.usersRef of a LoginSet (extrausers), and from sssd where one runs.
+sed -i -E 's/^(passwd|group):.*/\1: files extrausers sss/; s/^(shadow|gshadow):.*/\1: files/' /etc/nsswitch.conf
+# Debian's stack wants more than a pod may do, and an sssd for users that the image does not have. Keys need no auth part: it is for
+# sites with sssd that turn passwords on. Whom sssd knows it also has to let in.
+cat >/etc/pam.d/sshd <<-'EOT'
+	-auth [success=1 default=ignore] pam_sss.so
+	auth requisite pam_deny.so
+	auth required pam_permit.so
+	account required pam_nologin.so
+	account sufficient pam_localuser.so
+	account sufficient pam_localuser.so file=/var/lib/extrausers/passwd
+	-account required pam_sss.so
+	-password sufficient pam_sss.so
+	password required pam_deny.so
+	session optional pam_loginuid.so
+	session required pam_limits.so
+	session required pam_env.so
+	session optional pam_mkhomedir.so umask=0077
+	-session optional pam_sss.so
+EOT
+
 # Debian's plugstack.conf includes a glob, which slurmctld cannot hand to configless slurmds and complains about.
 rm -rf /etc/slurm/plugstack.conf /etc/slurm/plugstack.conf.d
 

@@ -16,6 +16,8 @@ func Rights() []pods.Right {
 		{Group: v1alpha1.GroupName, Resource: "controllers", Subresource: "status", Verbs: []string{"update"}},
 		{Group: v1alpha1.GroupName, Resource: "restapis", Verbs: []string{"list", "watch"}},
 		{Group: v1alpha1.GroupName, Resource: "restapis", Subresource: "status", Verbs: []string{"update"}},
+		{Group: v1alpha1.GroupName, Resource: "loginsets", Verbs: []string{"list", "watch"}},
+		{Group: v1alpha1.GroupName, Resource: "loginsets", Subresource: "status", Verbs: []string{"update"}},
 		{Group: v1alpha1.GroupName, Resource: "tokens", Verbs: []string{"list", "watch"}},
 		{Group: v1alpha1.GroupName, Resource: "tokens", Subresource: "status", Verbs: []string{"update"}},
 		{Group: v1alpha1.GroupName, Resource: "nodesets", Verbs: []string{"list", "watch"}},

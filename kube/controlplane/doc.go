@@ -1,7 +1,7 @@
-// Package controlplane makes a Slurm control plane of Kubernetes objects: of a Controller its slurmctld, of a RestApi its slurmrestd, of a Token
-// a Secret that is kept fresh.
+// Package controlplane makes a Slurm control plane of Kubernetes objects: of a Controller its slurmctld, of a RestApi its slurmrestd, of a LoginSet pods that
+// users reach by ssh, of a Token a Secret that is kept fresh.
 //
-// The pure half turns what is wanted into slurm.conf (Config) and objects (ControllerObjects, RestApiObjects), and what is seen into
+// The pure half turns what is wanted into slurm.conf (Config) and objects (ControllerObjects, RestApiObjects, LoginSetObjects), and what is seen into
 // conditions. The loop (Loop) reads through informers, applies what differs, and writes nothing when nothing has changed.
 //
 // # A new configuration

@@ -191,7 +191,9 @@ func sshd(s *v1alpha1.LoginSet, o *v1alpha1.LoginOptions) corev1.Container {
 // which tells it of changes.
 func sackd(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, o *v1alpha1.LoginOptions, settings Settings) corev1.Container {
 	where, port := address(controller, settings)
-	c := container(ContainerSackd, &v1alpha1.ContainerOptions{Image: o.Image, ImagePullPolicy: o.ImagePullPolicy}, "sackd", "-D", "--conf-server", fmt.Sprintf("%s:%d", where, port))
+	c := container(ContainerSackd, &v1alpha1.ContainerOptions{Image: o.Image, ImagePullPolicy: o.ImagePullPolicy},
+		"/usr/sbin/sackd", "-D", // the whole path: with a new configuration it calls itself again by this name (sackd.c, _try_to_reconfig)
+		"--conf-server", fmt.Sprintf("%s:%d", where, port))
 	// The key is root's, mode 0440: sackd wants one that others cannot read, and there is no fsGroup.
 	c.SecurityContext.RunAsGroup = new(int64(0))
 	c.SecurityContext.ReadOnlyRootFilesystem = new(true)
@@ -296,7 +298,7 @@ func LoginSetStatus(l *v1alpha1.LoginSet, seen SeenLoginSet) v1alpha1.LoginSetSt
 			one.Status, one.Reason = metav1.ConditionTrue, "Answers"
 		}
 		for _, pod := range seen.Pods {
-			if reason, message := trouble(pod, ContainerLogin); reason != "" && pod.DeletionTimestamp == nil {
+			if reason, message := loginTrouble(pod); reason != "" && pod.DeletionTimestamp == nil {
 				if one.Status != metav1.ConditionTrue {
 					one.Reason = reason
 				}
@@ -307,4 +309,18 @@ func LoginSetStatus(l *v1alpha1.LoginSet, seen SeenLoginSet) v1alpha1.LoginSetSt
 	}
 	set(one)
 	return s
+}
+
+// loginTrouble is what keeps a login pod from running, "" if nothing does that Kubernetes knows of. None of its containers ends by itself.
+func loginTrouble(pod *corev1.Pod) (reason, message string) {
+	if reason, message = trouble(pod, ""); reason != "" {
+		return reason, message
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		ended := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+		if !s.Ready && ended != nil && ended.ExitCode != 0 {
+			return "Fails", fmt.Sprintf("container %s of pod %s ends again and again (exit code %d): %s", s.Name, pod.Name, ended.ExitCode, lastWords(ended.Message))
+		}
+	}
+	return "", ""
 }

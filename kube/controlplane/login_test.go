@@ -189,6 +189,9 @@ func TestLoginSetStatus(t *testing.T) {
 	bad := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "tide-login-1"}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 		Name: ContainerLogin, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "no image"}},
 	}}}}
+	ended := bad.DeepCopy()
+	ended.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	ended.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 255, Message: "hello\nline 1: Bad option\nterminating\n"}
 	deployment := func(ready int32) *appsv1.Deployment {
 		return &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}, Status: appsv1.DeploymentStatus{Replicas: 2, ReadyReplicas: ready}}
 	}
@@ -203,6 +206,8 @@ func TestLoginSetStatus(t *testing.T) {
 			"False ErrImageNeverPull: 1 of 2 let users in; container login of pod tide-login-1: no image"},
 		"new pods do not start": {SeenLoginSet{Deployment: deployment(2), Pods: []*corev1.Pod{bad}}, "True Valid: the LoginSet can be used",
 			"True Answers: 2 of 2 let users in; container login of pod tide-login-1: no image"},
+		"sshd ends": {SeenLoginSet{Deployment: deployment(1), Pods: []*corev1.Pod{ended}}, "True Valid: the LoginSet can be used",
+			"False Fails: 1 of 2 let users in; container login of pod tide-login-1 ends again and again (exit code 255): line 1: Bad option; terminating"},
 		"bad": {SeenLoginSet{Problem: &Problem{"KeyMissing", "no key"}, Deployment: deployment(2)}, "False KeyMissing: no key", "True Answers: 2 of 2 let users in"},
 	}
 	for name, test := range tests {

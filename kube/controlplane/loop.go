@@ -53,7 +53,7 @@ type Options struct {
 // key is an object in the queue.
 type key struct{ kind, namespace, name string }
 
-// Loop carries out Controllers, Accountings, RestApis and Tokens.
+// Loop carries out Controllers, Accountings, RestApis, LoginSets and Tokens.
 type Loop struct {
 	o       Options
 	kube    kubernetes.Interface
@@ -70,6 +70,7 @@ type Loop struct {
 	restApis    listers.RestApiLister
 	tokens      listers.TokenLister
 	nodeSets    listers.NodeSetLister
+	loginSets   listers.LoginSetLister
 	pods        cache.Store
 	deployments cache.Store
 }
@@ -111,6 +112,7 @@ func newLoop(kube kubernetes.Interface, tide versioned.Interface, d dynamic.Inte
 	api := l.tideFactory.Slurmtide().V1alpha1()
 	l.accountings = api.Accountings().Lister()
 	l.controllers, l.restApis, l.tokens, l.nodeSets = api.Controllers().Lister(), api.RestApis().Lister(), api.Tokens().Lister(), api.NodeSets().Lister()
+	l.loginSets = api.LoginSets().Lister()
 	core, apps := l.kubeFactory.Core().V1(), l.kubeFactory.Apps().V1()
 	pods := core.Pods().Informer()
 	l.pods = pods.GetStore()
@@ -130,6 +132,7 @@ func newLoop(kube kubernetes.Interface, tide versioned.Interface, d dynamic.Inte
 	l.watch(api.NodeSets().Informer(), l.controllersOfNodeSet, inSpec)
 	l.watch(api.RestApis().Informer(), itself("RestApi"), always)
 	l.watch(api.Tokens().Informer(), itself("Token"), always)
+	l.watch(api.LoginSets().Informer(), itself("LoginSet"), always)
 	return l
 }
 
@@ -193,6 +196,8 @@ func (l *Loop) next(ctx context.Context) bool {
 		err = l.restAPI(ctx, k.namespace, k.name)
 	case "Token":
 		again, err = l.token(ctx, k.namespace, k.name)
+	case "LoginSet":
+		err = l.loginSet(ctx, k.namespace, k.name)
 	}
 	l.o.Metrics.took(k.kind, l.o.Now().Sub(began), err != nil)
 	log := l.o.Log.With("kind", k.kind, "namespace", k.namespace, "name", k.name)
@@ -259,12 +264,15 @@ func (l *Loop) ownersOf(o metav1.Object) (keys []key) {
 	if name := o.GetLabels()[LabelRestApi]; name != "" {
 		keys = append(keys, key{"RestApi", o.GetNamespace(), name})
 	}
+	if name := o.GetLabels()[LabelLoginSet]; name != "" {
+		keys = append(keys, key{"LoginSet", o.GetNamespace(), name})
+	}
 	return keys
 }
 
 // controllerAndFriends are a Controller and what depends on it, others of its cluster name included.
 func (l *Loop) controllerAndFriends(o metav1.Object) []key {
-	keys := []key{{"Controller", o.GetNamespace(), o.GetName()}}
+	keys := append([]key{{"Controller", o.GetNamespace(), o.GetName()}}, l.loginSetsOf(o)...)
 	restApis, _ := l.restApis.RestApis(o.GetNamespace()).List(everything)
 	for _, r := range restApis {
 		if r.Spec.ControllerRef.Name == o.GetName() {

@@ -145,7 +145,7 @@ func trouble(pod *corev1.Pod, main string) (reason, message string) {
 	return "", ""
 }
 
-// lastWords are the errors in what a daemon said last, or its last line.
+// lastWords are the errors in what a daemon said last, or its last two lines.
 func lastWords(log string) string {
 	var errs []string
 	lines := strings.Split(strings.TrimSpace(log), "\n")
@@ -161,7 +161,7 @@ func lastWords(log string) string {
 		errs = errs[len(errs)-3:]
 	}
 	if errs == nil {
-		errs = lines[len(lines)-1:]
+		errs = lines[max(0, len(lines)-2):] // the last one of sshd only counts the errors
 	}
 	return strings.Join(errs, "; ")
 }
