@@ -44,7 +44,7 @@ type charts struct {
 }
 
 func testCharts(t *testing.T, version string) {
-	c := &charts{plane: newPlane(t, version)}
+	c := &charts{plane: newPlane(t, version, "control-")}
 	c.values = filepath.Join(t.TempDir(), "values.yaml")
 	require.NoError(t, os.WriteFile(c.values, []byte(`
 image: {tag: "`+version+`"}

@@ -33,7 +33,7 @@ func TestControlPlaneLogin(t *testing.T) {
 }
 
 func testLogin(t *testing.T, version string) {
-	p := newPlane(t, version)
+	p := newPlane(t, version, "login-")
 	p.describeLogin()
 	p.createController("SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\n")
 	home := p.hostDirectory("home")
