@@ -46,7 +46,7 @@ func TestDynamicHosts(t *testing.T) {
 		})
 		t.Run("idle", func(t *testing.T) {
 			c.t = t
-			c.scale("dyn", 1)
+			c.scaleDyn(1)
 			c.waitRecords(1)
 			var uid string
 			for name, pod := range c.slurmdPods() {
@@ -62,7 +62,7 @@ func TestDynamicHosts(t *testing.T) {
 				return true, ""
 			})
 			c.cordon(host, false)
-			c.scale("dyn", 0)
+			c.scaleDyn(0)
 			c.waitNothing()
 		})
 	})

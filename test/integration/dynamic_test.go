@@ -65,7 +65,7 @@ func TestDynamic(t *testing.T) {
 		assert.Equal(t, "COMPLETED", c.jobField(three, "JobState"))
 
 		// The scale subresource is the least number of nodes.
-		c.scale("dyn", 2)
+		c.scaleDyn(2)
 		c.waitRecords(2)
 		before := c.slurmdPods()
 		time.Sleep(15 * time.Second)
@@ -82,7 +82,7 @@ func TestDynamic(t *testing.T) {
 		// A node that a reservation names stays, also when the reservation is for later.
 		kept := slices.Sorted(maps.Keys(after))[0]
 		c.slurm("scontrol", "create", "reservation", "ReservationName=keep", "StartTime=now+3600", "Duration=60", "Users=slurm", "Nodes="+kept)
-		c.scale("dyn", 0)
+		c.scaleDyn(0)
 		c.waitRecords(1)
 		time.Sleep(15 * time.Second)
 		require.Equal(t, []string{kept}, slices.Collect(maps.Keys(c.slurmdPods())))
@@ -91,11 +91,11 @@ func TestDynamic(t *testing.T) {
 		c.waitNothing()
 
 		// Of nodes that a held job names, or one wants to avoid, the records stay: slurmctld would end the job without them.
-		c.scale("dyn", 2)
+		c.scaleDyn(2)
 		c.waitRecords(2)
 		both := slices.Sorted(maps.Keys(c.slurmdPods()))
 		wants, avoids := c.sbatch("true", "--hold", "-w", both[0]), c.sbatch("true", "--hold", "-x", both[1])
-		c.scale("dyn", 0)
+		c.scaleDyn(0)
 		c.eventually("the pods to go", func() (bool, string) { n := len(c.slurmdPods()); return n == 0, fmt.Sprint(n) })
 		time.Sleep(15 * time.Second)
 		assert.Len(t, c.records(), 2)
@@ -169,9 +169,9 @@ func (c *cluster) waitNothing() {
 	c.waitRecords(0)
 }
 
-// scale does what an autoscaler does.
-func (c *cluster) scale(nodeSet string, replicas int) {
+// scaleDyn does to NodeSet dyn what an autoscaler does.
+func (c *cluster) scaleDyn(replicas int) {
 	c.t.Helper()
-	require.NoError(c.t, c.tide.SlurmtideV1alpha1().RESTClient().Patch(types.MergePatchType).Namespace(c.ns).Resource("nodesets").Name(nodeSet).
+	require.NoError(c.t, c.tide.SlurmtideV1alpha1().RESTClient().Patch(types.MergePatchType).Namespace(c.ns).Resource("nodesets").Name("dyn").
 		SubResource("scale").Body(fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)).Do(c.ctx).Error())
 }
