@@ -112,9 +112,9 @@ func slurmdbdPod(a *v1alpha1.Accounting) corev1.PodSpec {
 		TerminationGracePeriodSeconds: new(int64(30)),
 		// While it waits for its database it has no handler for SIGTERM, and as a container's first process it would not end on that.
 		ShareProcessNamespace: new(true),
-		SecurityContext:               podSecurity(&a.Spec.Template, uidSlurm, uidSlurm),
-		InitContainers:                []corev1.Container{slurmdbdFiles(a)},
-		Containers:                    []corev1.Container{slurmdbd(a)},
+		SecurityContext:       podSecurity(&a.Spec.Template, uidSlurm, uidSlurm),
+		InitContainers:        []corev1.Container{slurmdbdFiles(a)},
+		Containers:            []corev1.Container{slurmdbd(a)},
 		Volumes: []corev1.Volume{
 			{Name: "config", VolumeSource: projected(sources...)},
 			// Secrets stay off disks.
