@@ -228,7 +228,10 @@ func testRepair(l local) {
 	for _, name := range killed {
 		assert.NotEqual(l.t, before.Health.PIDs[name], after.Health.PIDs[name], name)
 	}
-	assert.Equal(l.t, 11, after.Health.GPUs, "the plugin must register with the new kubelet")
+	assert.EventuallyWithT(l.t, func(t *assert.CollectT) { // a new kubelet says 0 for a moment
+		now, _ := l.status()
+		assert.Equal(t, 11, now.Health.GPUs, "the plugin must register with the new kubelet")
+	}, within, interval)
 	assert.Equal(l.t, started, l.get("pod/probe-0", ".status.containerStatuses[0].state.running.startedAt"), "pods outlive all that")
 	l.kubectl("delete", "pod", "gpu", "--wait=true", "--timeout=60s")
 }

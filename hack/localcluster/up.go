@@ -59,13 +59,22 @@ func (c *cluster) checkRunning(ctx context.Context, gpus int) error {
 	if err := c.startComponents(); err != nil {
 		return err
 	}
+	file := c.sub("conf", "gpus")
 	if gpus >= 0 {
-		if err := writeFile(c.sub("conf", "gpus"), fmt.Appendln(nil, gpus), 0o644); err != nil {
+		if err := writeFile(file, fmt.Appendln(nil, gpus), 0o644); err != nil {
 			return err
+		}
+	} else { // their plugin may be about to register with a new kubelet
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if gpus, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
 	h := c.health(ctx)
-	if !h.ok() || (gpus >= 0 && h.GPUs != gpus) {
+	if !h.ok() || h.GPUs != gpus {
 		c.out.say("cluster %s is up, waiting until it is healthy: %s", c.name, h.problem())
 		var err error
 		if h, err = c.settle(ctx, gpus, repairTimeout); err != nil {
@@ -286,7 +295,7 @@ func (c *cluster) settle(ctx context.Context, gpus int, timeout time.Duration) (
 		if now := c.health(ctx); ctx.Err() == nil { // a health cut short tells nothing
 			h = now
 		}
-		return h.ok() && (gpus < 0 || h.GPUs == gpus)
+		return h.ok() && h.GPUs == gpus
 	})
 	if err != nil {
 		problem := h.problem()
