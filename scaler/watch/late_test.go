@@ -25,7 +25,9 @@ type long struct {
 	peeks   int
 	read    int // single jobs
 	peekErr error
-	ids     []uint32 // last looked at
+
+	peekHangs time.Duration
+	ids       []uint32 // last looked at
 }
 
 func (l *long) QueueJobs(_ context.Context, since time.Time) ([]scaler.Job, time.Time, error) {
@@ -43,7 +45,7 @@ func (l *long) QueueJobs(_ context.Context, since time.Time) ([]scaler.Job, time
 }
 
 func (l *long) PeekJobs(_ context.Context, ids []uint32, known map[uint32]string) (jobs []scaler.Job, marks map[uint32]string, err error) {
-	time.Sleep(5 * time.Millisecond)
+	time.Sleep(5*time.Millisecond + l.peekHangs)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.peeks++
@@ -201,6 +203,18 @@ func TestPeekFails(t *testing.T) {
 }
 
 // While all jobs cannot be read, new ones do not make it look as if they could.
+func TestPeekHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, ns := longQueue(time.Second)
+		w, _ := runLong(t, l, ns, slog.New(slog.DiscardHandler))
+		l.peekHangs = time.Hour
+		time.Sleep(40 * time.Second)
+		_, err := w.Latest()
+		assert.ErrorContains(t, err, "slurmrestd has not answered for ")
+		assert.ErrorContains(t, err, " (new jobs)")
+	})
+}
+
 func TestNewJobsAloneAreNoRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ns := longQueue(10 * time.Second)

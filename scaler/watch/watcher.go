@@ -244,7 +244,9 @@ func (r *reader) look(ctx context.Context) error {
 	start := cfg.Now()
 	if start.Before(r.jobsNext) {
 		if r.peeks() {
+			r.w.ask("new jobs")
 			r.peek(ctx)
+			r.w.ask("")
 		}
 		return r.publish()
 	}
