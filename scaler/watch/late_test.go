@@ -45,7 +45,9 @@ func (l *long) QueueJobs(_ context.Context, since time.Time) ([]scaler.Job, time
 }
 
 func (l *long) PeekJobs(_ context.Context, ids []uint32, known map[uint32]string) (jobs []scaler.Job, marks map[uint32]string, err error) {
-	time.Sleep(5*time.Millisecond + l.peekHangs)
+	takes := 5 * time.Millisecond
+	l.do(func() { takes += l.peekHangs })
+	time.Sleep(takes)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.peeks++
@@ -207,7 +209,7 @@ func TestPeekHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ns := longQueue(time.Second)
 		w, _ := runLong(t, l, ns, slog.New(slog.DiscardHandler))
-		l.peekHangs = time.Hour
+		l.do(func() { l.peekHangs = time.Hour })
 		time.Sleep(40 * time.Second)
 		_, err := w.Latest()
 		assert.ErrorContains(t, err, "slurmrestd has not answered for ")
