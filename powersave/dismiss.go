@@ -52,7 +52,7 @@ func (e *Engine) sendDismissals() {
 		case l.sent:
 			return false
 		case n.missing, n.set == "", fresh && !serving(state), e.putOff(n):
-			n.dismissal = nil // it goes, or has gone already
+			n.dismissal, e.tellAgain = nil, true // it goes, or has gone already
 			return true
 		case l.retryAt.After(e.now), n.boot != nil, n.off != nil:
 			return false
@@ -83,7 +83,7 @@ func (e *Engine) dismissalTaken(n *node, u NodeUpdate, err string) bool {
 	}
 	l.sent = false
 	if err == "" {
-		n.dismissal = nil
+		n.dismissal, e.tellAgain = nil, true
 		e.dismissed = slices.DeleteFunc(e.dismissed, func(o *node) bool { return o == n })
 		// What Slurm will show from now on; a read under way may not know it yet.
 		n.believe = e.reads.count

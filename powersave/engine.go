@@ -346,13 +346,13 @@ func (e *Engine) settled(req *request) {
 	}
 }
 
-// tellsOfGang says whether a job that the request names waits for other nodes. Only from the request a bridge that is started
-// meanwhile learns that, and which nodes came up for the job.
+// tellsOfGang says whether a job that the request names waits for other nodes, or slurmctld has yet to be told to let go of those that
+// came up for it. Only from the request a bridge that is started meanwhile learns that, and which nodes those are.
 func (e *Engine) tellsOfGang(req *request) bool {
 	return slices.ContainsFunc(req.Jobs, func(j Job) bool {
 		g := e.gangs[j.ID]
 		return g != nil && slices.Contains(g.requests, req.ID)
-	})
+	}) || slices.ContainsFunc(e.dismissed, func(n *node) bool { return req.names(n.name) })
 }
 
 // finishTelling finishes the settled requests whose jobs wait no longer.

@@ -92,10 +92,17 @@ func (w *world) mayTakeOff(j *slurmJob, n *node) {
 	for _, p := range j.parts {
 		asked = latest(asked, p.asked)
 	}
+	// What a job had that was whole, the bridge need not remember; only when another component fails it learns whose it was.
+	remembered := slices.Contains(j.nodes, n) || slices.ContainsFunc(w.spool, func(r spooled) bool {
+		return !r.done && slices.ContainsFunc(r.Jobs, func(o powersave.Job) bool { return o.ID == j.id })
+	})
 	for _, m := range j.nodes {
+		if !remembered && m.since.Before(w.lifeAt) {
+			continue
+		}
 		if m != n && m.ours() && m.users == 1 && !j.unheard && w.now.After(w.rough) && w.until[powerUp][m.index].IsZero() &&
 			(m.set() == 0 || w.until[changeSets][0].IsZero()) && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(asked)) {
-			m.half, m.halfSince, m.halfLife = j, w.now, w.life
+			m.half, m.halfSince, m.halfLife, m.halfKept = j, w.now, w.life, remembered
 		}
 	}
 }
@@ -286,6 +293,8 @@ func (w *world) patrolNode(n *node, p *pod) {
 	}
 	switch {
 	case n.taken() && n.flags.Any(powersave.NodeDrain): // people decide what becomes of it
+		n.half = nil
+	case n.half != nil && n.halfLife != w.life && !n.halfKept:
 		n.half = nil
 	case n.half != nil && n.halfLife != w.life && n.flags.Any(powersave.NodePoweringUp): // who gave the job back is gone; it may be let go when it is up
 		n.halfSince = w.now

@@ -57,6 +57,7 @@ type node struct {
 	half                      *slurmJob // it booted for this job, which was given back
 	halfSince                 time.Time
 	halfLife                  int       // of the bridge
+	halfKept                  bool      // a request says so still
 	forgotten                 bool      // not in slurm.conf at present
 	left                      time.Time // when that was so last
 	more
