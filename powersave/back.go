@@ -86,10 +86,10 @@ func (e *Engine) leaving(n *node) (jobs []uint32) {
 	return jobs
 }
 
-// freed notes that slurmctld has taken all jobs off a node.
+// freed notes that slurmctld has taken all jobs off a node. Those that have left it before may have started anew.
 func (e *Engine) freed(n *node) {
 	for _, b := range e.backs {
-		if slices.Contains(b.nodes, n.name) {
+		if !b.freed && slices.Contains(b.nodes, n.name) {
 			b.freed, b.tries = true, 0
 			b.freedAt = e.now
 		}

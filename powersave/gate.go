@@ -135,10 +135,10 @@ func (e *Engine) failGates(n *node, jobs []uint32) {
 }
 
 // endGates lets the gates of jobs that were given back go: a requeued job does not start again while its PrologSlurmctld
-// runs (job_scheduler.c).
+// runs (job_scheduler.c). A gate that came after a job had left its nodes is of its next start.
 func (e *Engine) endGates(jobs []uint32, reason string) {
 	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
-		if !slices.Contains(jobs, g.job) {
+		if b := e.backOf(g.job); !slices.Contains(jobs, g.job) || b != nil && b.freed && g.asked.After(b.freedAt) {
 			return false
 		}
 		e.do(AnswerGate{ID: g.id, Reason: reason})
