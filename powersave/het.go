@@ -83,12 +83,21 @@ func (e *Engine) goAlong(parts []uint32) {
 	}
 	first := e.backOf(parts[i])
 	for _, id := range parts { // any of them takes it along
-		if g := e.gangs[id]; g != nil && id != first.job {
+		if id == first.job {
+			continue
+		}
+		if g := e.gangs[id]; g != nil {
 			first.nodes = append(first.nodes, g.nodes...)
+		}
+		if b := e.backOf(id); b != nil {
+			first.nodes = append(first.nodes, b.nodes...)
 		}
 	}
 	for _, id := range parts {
-		if e.backOf(id) != nil {
+		if b := e.backOf(id); b != nil {
+			if !b.freed { // it was given back by itself
+				b.nodes = slices.Clone(first.nodes)
+			}
 			continue
 		}
 		e.sendBack(id, first.verdict, first.notBefore)
