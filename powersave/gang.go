@@ -231,7 +231,7 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 	e.failed(culprit, v)
 	jobs = e.withSiblings(jobs)
 	b := culprit.boot
-	others := slices.ContainsFunc(culprit.jobs, func(id uint32) bool { return !slices.Contains(jobs, id) })
+	others := sharedBeyond(culprit, jobs)
 	failed := BootFailed{
 		Node: culprit.name, NodeSet: culprit.set, Offering: e.offeringOf(culprit), UID: b.uid, Request: b.request(), Jobs: jobs, Verdict: v,
 	}
@@ -252,15 +252,18 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 			gangs = append(gangs, g)
 		}
 	}
+	spared := e.spared(gangs, jobs)
 	for _, g := range gangs {
 		id := g.job
 		g.rest = nil
 		why := backReason(id, culprit.name, v)
 		for _, name := range slices.Clone(g.nodes) {
 			m := e.nodes[name]
-			shared := slices.ContainsFunc(m.jobs, func(id uint32) bool { return !slices.Contains(jobs, id) })
+			shared := sharedBeyond(m, jobs)
 			switch {
 			case m == culprit && !others:
+			case m == spared && others:
+				e.release(m, v, why, jobs)
 			case shared, m.set == "", e.bootsOn(m):
 				e.leave(m, id)
 			default:
@@ -274,6 +277,28 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 			e.dropGang(id)
 		}
 	}
+}
+
+// sharedBeyond says that the boot of n is waited for by a job that is none of these.
+func sharedBeyond(n *node, jobs []uint32) bool {
+	return slices.ContainsFunc(n.jobs, func(id uint32) bool { return !slices.Contains(jobs, id) })
+}
+
+// spared is a node of the gangs that would boot on, when no other is released: then it has to be, or slurmctld would take the jobs
+// off nothing.
+func (e *Engine) spared(gangs []*gang, jobs []uint32) (spared *node) {
+	for _, g := range gangs {
+		for _, name := range g.nodes {
+			switch n := e.nodes[name]; {
+			case sharedBeyond(n, jobs), n.set == "":
+			case !e.bootsOn(n):
+				return nil
+			case spared == nil:
+				spared = n
+			}
+		}
+	}
+	return spared
 }
 
 // bootsOn says that the node is not given back with a job that cannot have it: it is there for whichever job comes next.
