@@ -209,7 +209,7 @@ func (e *Engine) youngest(n *node) bool {
 			continue
 		}
 		if newest(other).youngerThan(mine) {
-			if t, _ := other.trouble(); t == TroubleCapacity || t == TroubleQuota {
+			if t, _ := other.trouble(); t == TroubleCapacity || t == TroubleQuota || other.boot.moving { // to where there may be as little
 				return false
 			}
 		}
