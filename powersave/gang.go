@@ -32,6 +32,7 @@ type gang struct {
 // serve already, belong to others, or come with a later slice.
 func (e *Engine) remember(j Job, r Request) {
 	e.startsAnew(j.ID, r.Started)
+	e.leaveFormer(j, r.Started)
 	for name := range j.Nodes.All() {
 		if n := e.nodes[name]; n != nil && n.boot != nil {
 			e.join(n, j.ID, r.Started, r.ResumeTimeout)

@@ -3,6 +3,7 @@ package powersave
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // A gang may wait for nodes without a boot in hand: ResumeRate holds them back, or they boot for another job whose request has not
@@ -50,6 +51,20 @@ func (e *Engine) pruneRest() {
 			s := n.slurm.State
 			return over || n.readSince(g.read) && (n.missing || !s.Any(NodePoweredDown|NodePoweringUp) || !s.Any(inUse))
 		})
+	}
+}
+
+// leaveFormer makes the job wait no longer for what it had before it was given these nodes: those go on booting for nobody until Slurm
+// shows what becomes of them.
+func (e *Engine) leaveFormer(j Job, started time.Time) {
+	g := e.gangs[j.ID]
+	if g == nil || !started.After(g.asked) {
+		return
+	}
+	for _, name := range slices.Clone(g.nodes) {
+		if n := e.nodes[name]; !j.Nodes.Contains(name) && n.boot.release == nil {
+			e.leave(n, j.ID)
+		}
 	}
 }
 

@@ -84,8 +84,33 @@ func (e *Engine) roomProblem(n *node, r *room) {
 	case r.retryAt.After(e.now):
 		e.wakeAt(n, r.retryAt)
 	default:
+		e.strike(r)
 		e.sendRoom(r)
 	}
+}
+
+// strike takes from a request that could not be made what its job needs no longer, as when it has started anew on other nodes. The next
+// try has another name: the last one may have been made all the same.
+func (e *Engine) strike(r *room) {
+	wants := func(n *node) bool {
+		if n.boot != nil {
+			return len(n.jobs) > 0 && e.roomJob(n) == r.Job
+		}
+		return slices.ContainsFunc(e.roomGangs(r.Job), func(g *gang) bool { return g.whole.Contains(n.name) }) ||
+			slices.ContainsFunc(e.gates, func(g *gate) bool { return slices.Contains(e.hets.of(r.Job), g.job) && slices.Contains(g.nodes, n) })
+	}
+	before := len(r.nodes)
+	maps.DeleteFunc(r.nodes, func(name, _ string) bool { return !wants(e.nodes[name]) })
+	if len(r.nodes) < before {
+		e.rename(r)
+	}
+}
+
+// rename has the next try to make a request go by another name.
+func (e *Engine) rename(r *room) {
+	r.lost = append(r.lost, r.Attempt)
+	r.Attempt++
+	e.rooms.attempts[r.Job] = r.Attempt
 }
 
 // roomOf is the request that counts n, asked for if there is none; nil without one: n came after it. Not asked: it has to
@@ -116,9 +141,8 @@ func (e *Engine) roomOf(n *node) (r *room, asked bool) {
 	case counted && b.attempt.Offering != offering, !counted && !e.awaited(r): // it has moved on; they belong to an earlier start of the job
 		return e.askRoom(n, r)
 	case !counted && r.Name == "" && !r.asking: // asking has failed, as far as is known: the next try, by another name, counts it
-		r.lost = append(r.lost, r.Attempt)
-		r.Attempt++
-		r.nodes[n.name], b.roomAttempt, e.rooms.attempts[r.Job] = b.attempt.Offering, r.Attempt, r.Attempt
+		e.rename(r)
+		r.nodes[n.name], b.roomAttempt = b.attempt.Offering, r.Attempt
 	case !counted && r.Name == "":
 		b.waits = "waiting for room"
 		return nil, false
