@@ -212,8 +212,8 @@ func TestPeekHangs(t *testing.T) {
 		l.do(func() { l.peekHangs = time.Hour })
 		time.Sleep(40 * time.Second)
 		_, err := w.Latest()
-		assert.ErrorContains(t, err, "slurmrestd has not answered for ")
-		assert.ErrorContains(t, err, " (new jobs)")
+		require.ErrorContains(t, err, "slurmrestd has not answered for ")
+		require.ErrorContains(t, err, " (new jobs)")
 	})
 }
 
