@@ -57,12 +57,13 @@ func noted(j SlurmJob) (restarts, times int) {
 	return attempt - 1, times
 }
 
-// JobBack is a job that was given back and does not rest as it should, or that has been told why and is not off its nodes yet.
+// JobBack is a job that was given back, and has not started since, or that has been told why and is not off its nodes yet.
 type JobBack struct {
 	Job    uint32
 	Times  int           // as BackComment's
 	Rested time.Duration // since it is back in the queue
 	Leaves bool          // it is not, yet
+	Rests  bool          // as it should
 }
 
 // JobsBack finds them among all jobs. now is Slurm's time.
@@ -78,9 +79,9 @@ func JobsBack(jobs []SlurmJob, now time.Time) (backs []JobBack) {
 			if !j.State.Any(JobCompleting) { // Submitted is of its first run until it is off its nodes (job_mgr.c batch_requeue_fini)
 				b.Rested = max(0, now.Sub(j.Submitted))
 			}
-			if rest := restAfter(j.ID, times); b.Rested < rest && j.Begin.Before(now.Add(rest-b.Rested-backSlack)) {
-				backs = append(backs, b)
-			}
+			rest := restAfter(j.ID, times)
+			b.Rests = b.Rested >= rest || !j.Begin.Before(now.Add(rest-b.Rested-backSlack))
+			backs = append(backs, b)
 		}
 	}
 	return backs

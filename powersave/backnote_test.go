@@ -48,8 +48,8 @@ func TestJobsBack(t *testing.T) {
 	}{
 		"not held":            {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-5 * time.Second), Begin: now.Add(30 * time.Second)}, []JobBack{{Job: 7, Times: 3, Rested: 5 * time.Second}}},
 		"still on its nodes":  {SlurmJob{State: JobPending | JobCompleting, Restarts: 4, AdminComment: told, Submitted: now.Add(-time.Hour), Begin: now.Add(-time.Hour)}, []JobBack{{Job: 7, Times: 3}}},
-		"rests":               {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-5 * time.Second), Begin: now.Add(full - 5*time.Second)}, nil},
-		"has rested":          {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-full), Begin: now.Add(-time.Minute)}, nil},
+		"rests":               {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-5 * time.Second), Begin: now.Add(full - 5*time.Second)}, []JobBack{{Job: 7, Times: 3, Rested: 5 * time.Second, Rests: true}}},
+		"has rested":          {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-full), Begin: now.Add(-time.Minute)}, []JobBack{{Job: 7, Times: 3, Rested: full, Rests: true}}},
 		"told, not yet off":   {SlurmJob{State: JobRunning | JobConfiguring, Restarts: 3, AdminComment: told}, []JobBack{{Job: 7, Times: 3, Leaves: true}}},
 		"told, and yet runs":  {SlurmJob{State: JobRunning, Restarts: 3, AdminComment: told}, nil},
 		"boots once more":     {SlurmJob{State: JobRunning | JobConfiguring, Restarts: 4, AdminComment: told}, nil},

@@ -1,9 +1,12 @@
 package powersave
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
-// found looks for jobs that were given back and do not rest, for whoever was about to see to that is no more. It is done once after
-// the start, and when another bridge has led before; again only while a job is about to leave its nodes.
+// found looks for jobs that were given back, and do not rest, or have nodes still that came up for them: whoever was about to see to that
+// is no more. It is done once after the start, and when another bridge has led before; again only while a job is about to leave its nodes.
 type found struct {
 	begun   time.Time
 	reading bool
@@ -48,12 +51,17 @@ func (e *Engine) backsRead(ev BacksRead) {
 	for _, j := range ev.Jobs {
 		switch {
 		case e.backOf(j.Job) != nil: // it is seen to
+			continue
 		case j.Leaves:
 			leaves = true
-		default:
+			continue
+		case !j.Rests:
 			e.backs = append(e.backs, &back{
 				job: j.Job, times: j.Times, rested: j.Rested, told: true, freed: true, freedAt: e.now, retryAt: e.now, until: e.now.Add(backMost),
 			})
+		}
+		if g := e.gangs[j.Job]; g != nil && g.parted == "" { // its request is not finished: what comes up for it is idle
+			g.parted = fmt.Sprintf("job %d was given back", j.Job)
 		}
 	}
 	f.tries, f.retryAt = 0, e.now.Add(foundAgain)

@@ -458,7 +458,7 @@ func (e *Engine) part(n *node) {
 
 // parted says that n, which has just come up, is idle because all jobs that waited for it have parted, and why.
 func (e *Engine) parted(n *node) (reason string, parted bool) {
-	if n.set == "" || !n.slurm.State.Any(NodeIdle) {
+	if n.set == "" || !n.slurm.State.Any(NodeIdle) || e.sets[n.set].Strategy == BestEffort {
 		return "", false
 	}
 	for _, id := range n.jobs {

@@ -265,15 +265,15 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 			}
 		}
 		return ev
-	case "backs-read": // job:times:rested, or job:leaves
+	case "backs-read": // job:times:rested, job:leaves or job:rests
 		ev := powersave.BacksRead{}
 		for _, a := range args {
 			f := strings.Split(a, ":")
 			if len(f) == 1 {
 				return powersave.BacksRead{Err: strings.Join(args, " ")}
 			}
-			j := powersave.JobBack{Job: uint32(p.int(f[0])), Leaves: f[1] == "leaves"}
-			if !j.Leaves {
+			j := powersave.JobBack{Job: uint32(p.int(f[0])), Leaves: f[1] == "leaves", Rests: f[1] == "rests"}
+			if !j.Leaves && !j.Rests {
 				j.Times, j.Rested = int(p.int(f[1])), p.duration(f[2])
 			}
 			ev.Jobs = append(ev.Jobs, j)
