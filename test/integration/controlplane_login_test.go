@@ -25,7 +25,7 @@ const loginSelector = "slurmtide.io/loginset=tide"
 // TestControlPlaneLogin has users come by ssh, with the client of another pod, and use Slurm.
 func TestControlPlaneLogin(t *testing.T) {
 	runKubectl(t, "apply", "--server-side", "--force-conflicts", "-f", controllerManifest)
-	t.Cleanup(func() { runKubectl(t, "delete", "--wait=false", "-f", controllerManifest) })
+	t.Cleanup(func() { runKubectl(t, "delete", "--timeout=2m", "-f", controllerManifest) })
 	of := versions()
 	for i := len(of) - 1; i >= 0; i-- { // the newest first
 		t.Run(of[i], func(t *testing.T) { testLogin(t, of[i]) })

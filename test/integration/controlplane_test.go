@@ -39,7 +39,7 @@ type plane struct {
 // TestControlPlane has slurmtide controller, in a pod with the rights of docs/examples alone, make Slurm clusters of a few objects.
 func TestControlPlane(t *testing.T) {
 	runKubectl(t, "apply", "--server-side", "--force-conflicts", "-f", controllerManifest)
-	t.Cleanup(func() { runKubectl(t, "delete", "--wait=false", "-f", controllerManifest) })
+	t.Cleanup(func() { runKubectl(t, "delete", "--timeout=2m", "-f", controllerManifest) })
 	of := versions()
 	for i := len(of) - 1; i >= 0; i-- { // the newest first
 		t.Run(of[i], func(t *testing.T) { testControlPlane(t, of[i]) })
