@@ -54,6 +54,7 @@ func (e *Engine) backsRead(ev BacksRead) {
 			continue
 		case j.Leaves:
 			leaves = true
+			e.givenBack[j.Job] = max(e.givenBack[j.Job], j.Times-1) // should its record take no more
 			continue
 		case !j.Rests:
 			e.backs = append(e.backs, &back{
