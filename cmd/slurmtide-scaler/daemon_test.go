@@ -221,9 +221,9 @@ func TestDaemon(t *testing.T) {
 		assert.EqualValues(t, 2, got)
 		code, _ := get("/readyz")
 		assert.Equal(t, http.StatusOK, code, "it answers, if only with an error")
-		second.CloseClientConnections()
 		two.hangs.Store(false)
 		two.garbage.Store(nil)
+		second.CloseClientConnections() // what is asked again must not hang once more
 		require.Eventually(t, func() bool { got, err := value("two"); return err == nil && got == 3 }, 30*time.Second, 50*time.Millisecond, "%s: %s", text, log)
 	}
 
