@@ -42,17 +42,12 @@ func (l *Loop) accounting(ctx context.Context, namespace, name string) (time.Dur
 		return 0, err
 	}
 	seen.Log = l.slurmdbdLog(ctx, seen.Pod)
-	status := AccountingStatus(a, seen)
-	if !equality.Semantic.DeepEqual(status, a.Status) {
-		next := a.DeepCopy()
-		next.Status = status
-		l.o.Metrics.wrote("accountings/status")
-		if _, bad := l.tide.SlurmtideV1alpha1().Accountings(namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); bad != nil {
-			return 0, errors.Join(err, fmt.Errorf("writing the status of Accounting %s: %w", name, bad))
-		}
-		l.tellChanges("Accounting", a, a.Status.Conditions, status.Conditions)
+	next := a.DeepCopy()
+	next.Status = AccountingStatus(a, seen)
+	if bad := writeStatus(ctx, l, "Accounting", l.tide.SlurmtideV1alpha1().Accountings(namespace), a, next, a.Status.Conditions, next.Status.Conditions); bad != nil {
+		return 0, errors.Join(err, bad)
 	}
-	if runs(seen.Pod, ContainerSlurmdbd) && !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAvailable) {
+	if runs(seen.Pod, ContainerSlurmdbd) && !meta.IsStatusConditionTrue(next.Status.Conditions, v1alpha1.ConditionAvailable) {
 		return lookAtDatabase, err
 	}
 	if seen.Problem != nil && err == nil {

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -154,17 +155,13 @@ func slurmdbd(a *v1alpha1.Accounting) corev1.Container {
 
 // accountingSlurmKeyRef and accountingJWTKeyRef are the keys of an Accounting, the user's or ours.
 func accountingSlurmKeyRef(a *v1alpha1.Accounting) v1alpha1.KeyRef {
-	if a.Spec.SlurmKeyRef != nil {
-		return *a.Spec.SlurmKeyRef
-	}
-	return v1alpha1.KeyRef{Name: a.Name + "-auth-slurm", Key: SlurmKey}
+	made := madeSlurmKey(a.Name)
+	return *cmp.Or(a.Spec.SlurmKeyRef, &made)
 }
 
 func accountingJWTKeyRef(a *v1alpha1.Accounting) v1alpha1.KeyRef {
-	if a.Spec.JWTKeyRef != nil {
-		return *a.Spec.JWTKeyRef
-	}
-	return v1alpha1.KeyRef{Name: a.Name + "-auth-jwths256", Key: JWTKey}
+	made := madeJWTKey(a.Name)
+	return *cmp.Or(a.Spec.JWTKeyRef, &made)
 }
 
 // accountingClient is the ConfigMap of AccountingClientConfig. It is the Controller's.

@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -31,18 +30,9 @@ func (l *Loop) loginSet(ctx context.Context, namespace, name string) error {
 	if err != nil && seen.Problem == nil {
 		return err
 	}
-	status := LoginSetStatus(s, seen)
-	if equality.Semantic.DeepEqual(status, s.Status) {
-		return err
-	}
 	next := s.DeepCopy()
-	next.Status = status
-	l.o.Metrics.wrote("loginsets/status")
-	if _, bad := l.tide.SlurmtideV1alpha1().LoginSets(namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); bad != nil {
-		return errors.Join(err, fmt.Errorf("writing the status of LoginSet %s: %w", name, bad))
-	}
-	l.tellChanges("LoginSet", s, s.Status.Conditions, status.Conditions)
-	return err
+	next.Status = LoginSetStatus(s, seen)
+	return errors.Join(err, writeStatus(ctx, l, "LoginSet", l.tide.SlurmtideV1alpha1().LoginSets(namespace), s, next, s.Status.Conditions, next.Status.Conditions))
 }
 
 func (l *Loop) loginPods(s *v1alpha1.LoginSet) (all []*corev1.Pod) {

@@ -77,19 +77,24 @@ func clientName(controller string) string   { return controller + "-client-confi
 func nodesService(controller string) string { return controller + "-nodes" }
 func restApiName(restApi string) string     { return restApi + "-restapi" } //nolint:revive // as the kind
 
+// madeSlurmKey and madeJWTKey are where the keys are that we make for a Controller or an Accounting, whose user gives none.
+func madeSlurmKey(name string) v1alpha1.KeyRef {
+	return v1alpha1.KeyRef{Name: name + "-auth-slurm", Key: SlurmKey}
+}
+
+func madeJWTKey(name string) v1alpha1.KeyRef {
+	return v1alpha1.KeyRef{Name: name + "-auth-jwths256", Key: JWTKey}
+}
+
 // slurmKeyRef and jwtKeyRef are the keys of a Controller, the user's or ours.
 func slurmKeyRef(c *v1alpha1.Controller) v1alpha1.KeyRef {
-	if c.Spec.SlurmKeyRef != nil {
-		return *c.Spec.SlurmKeyRef
-	}
-	return v1alpha1.KeyRef{Name: c.Name + "-auth-slurm", Key: SlurmKey}
+	made := madeSlurmKey(c.Name)
+	return *cmp.Or(c.Spec.SlurmKeyRef, &made)
 }
 
 func jwtKeyRef(c *v1alpha1.Controller) v1alpha1.KeyRef {
-	if c.Spec.JWTKeyRef != nil {
-		return *c.Spec.JWTKeyRef
-	}
-	return v1alpha1.KeyRef{Name: c.Name + "-auth-jwths256", Key: JWTKey}
+	made := madeJWTKey(c.Name)
+	return *cmp.Or(c.Spec.JWTKeyRef, &made)
 }
 
 // host is slurmctld's name for itself, and address the name that others use: that of the pod itself in a headless service. The kubelet

@@ -56,7 +56,9 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) error {
 	if seen.Problem != nil && err == nil {
 		l.queue.AddAfter(key{"Controller", namespace, name}, mendedWithin) // Secrets and ConfigMaps are not watched
 	}
-	return errors.Join(err, l.controllerStatus(ctx, c, ControllerStatus(c, seen)))
+	next := c.DeepCopy()
+	next.Status = ControllerStatus(c, seen)
+	return errors.Join(err, writeStatus(ctx, l, "Controller", l.tide.SlurmtideV1alpha1().Controllers(namespace), c, next, c.Status.Conditions, next.Status.Conditions))
 }
 
 // problem takes what the user has to mend out of an error. What is left is tried again, and shown until it works.
@@ -223,18 +225,18 @@ func (l *Loop) nudge(ctx context.Context, pod *corev1.Pod, hash string) error {
 	return err
 }
 
-// controllerStatus writes the status if it has changed, and tells of what users should know.
-func (l *Loop) controllerStatus(ctx context.Context, c *v1alpha1.Controller, status v1alpha1.ControllerStatus) error {
-	if equality.Semantic.DeepEqual(status, c.Status) {
+// writeStatus writes next, which is o with a new status, unless it is the same, and tells of what has changed in its conditions.
+func writeStatus[T metav1.Object](ctx context.Context, l *Loop, kind string, client interface {
+	UpdateStatus(ctx context.Context, o T, opts metav1.UpdateOptions) (T, error)
+}, o, next T, before, now []metav1.Condition) error {
+	if equality.Semantic.DeepEqual(o, next) {
 		return nil
 	}
-	next := c.DeepCopy()
-	next.Status = status
-	l.o.Metrics.wrote("controllers/status")
-	if _, err := l.tide.SlurmtideV1alpha1().Controllers(c.Namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
-		return fmt.Errorf("writing the status of Controller %s: %w", c.Name, err)
+	l.o.Metrics.wrote(strings.ToLower(kind) + "s/status")
+	if _, err := client.UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
+		return fmt.Errorf("writing the status of %s %s: %w", kind, o.GetName(), err)
 	}
-	l.tellChanges("Controller", c, c.Status.Conditions, status.Conditions)
+	l.tellChanges(kind, o, before, now)
 	return nil
 }
 
@@ -270,18 +272,9 @@ func (l *Loop) restAPI(ctx context.Context, namespace, name string) error {
 		return err
 	}
 	seen, err := problem(l.applyRestAPI(ctx, r))
-	status := RestApiStatus(r, seen, l.deployment(r))
-	if equality.Semantic.DeepEqual(status, r.Status) {
-		return err
-	}
 	next := r.DeepCopy()
-	next.Status = status
-	l.o.Metrics.wrote("restapis/status")
-	if _, bad := l.tide.SlurmtideV1alpha1().RestApis(namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); bad != nil {
-		return errors.Join(err, fmt.Errorf("writing the status of RestApi %s: %w", name, bad))
-	}
-	l.tellChanges("RestApi", r, r.Status.Conditions, status.Conditions)
-	return err
+	next.Status = RestApiStatus(r, seen, l.deployment(r))
+	return errors.Join(err, writeStatus(ctx, l, "RestApi", l.tide.SlurmtideV1alpha1().RestApis(namespace), r, next, r.Status.Conditions, next.Status.Conditions))
 }
 
 func (l *Loop) applyRestAPI(ctx context.Context, r *v1alpha1.RestApi) error {

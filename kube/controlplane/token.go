@@ -9,7 +9,6 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -67,8 +66,8 @@ func (l *Loop) token(ctx context.Context, namespace, name string) (time.Duration
 	if err != nil {
 		return 0, err
 	}
-	status := *t.Status.DeepCopy()
-	status.ObservedGeneration = t.Generation
+	next := t.DeepCopy()
+	next.Status.ObservedGeneration = t.Generation
 	issued, expires, err := l.freshToken(ctx, t)
 	seen, err := problem(err)
 	one := metav1.Condition{Type: v1alpha1.ConditionIssued, Status: metav1.ConditionTrue, Reason: "Issued", Message: "the token in the Secret is good"}
@@ -78,20 +77,14 @@ func (l *Loop) token(ctx context.Context, namespace, name string) (time.Duration
 	case err != nil:
 		return 0, err
 	default:
-		status.IssuedAt, status.ExpiresAt = &metav1.Time{Time: issued}, &metav1.Time{Time: expires}
+		next.Status.IssuedAt, next.Status.ExpiresAt = &metav1.Time{Time: issued}, &metav1.Time{Time: expires}
 		if !l.o.Now().Before(expires) {
 			one.Status, one.Reason, one.Message = metav1.ConditionFalse, "Expired", "the token has expired, and spec.refresh is false: make a new Token"
 		}
 	}
-	setCondition(&status.Conditions, one, t.Generation)
-	if !equality.Semantic.DeepEqual(status, t.Status) {
-		next := t.DeepCopy()
-		next.Status = status
-		l.o.Metrics.wrote("tokens/status")
-		if _, bad := l.tide.SlurmtideV1alpha1().Tokens(namespace).UpdateStatus(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); bad != nil {
-			return 0, errors.Join(err, fmt.Errorf("writing the status of Token %s: %w", name, bad))
-		}
-		l.tellChanges("Token", t, t.Status.Conditions, status.Conditions)
+	setCondition(&next.Status.Conditions, one, t.Generation)
+	if bad := writeStatus(ctx, l, "Token", l.tide.SlurmtideV1alpha1().Tokens(namespace), t, next, t.Status.Conditions, next.Status.Conditions); bad != nil {
+		return 0, errors.Join(err, bad)
 	}
 	if err != nil || seen != nil {
 		return 0, err

@@ -383,11 +383,7 @@ func (r *records) testRest(t *testing.T) {
 	r.waitZero("cpu-[0-2]")
 	r.waitAccounting(v1alpha1.ConditionAvailable, "Answers")
 	seen := func() map[string]string {
-		all := map[string]string{}
-		for _, kind := range []string{"configmaps", "services", "secrets", "statefulsets", "deployments", "controllers", "accountings", "restapis", "tokens"} {
-			all[kind] = runKubectl(t, "-n", r.ns, "get", kind, "-o", `jsonpath={range .items[*]}{.metadata.name}={.metadata.resourceVersion} {end}`)
-		}
-		return all
+		return r.resourceVersions(t, "configmaps", "services", "secrets", "statefulsets", "deployments", "controllers", "accountings", "restapis", "tokens")
 	}
 	before := seen()
 	assert.Contains(t, before["statefulsets"], "tide-accounting=")

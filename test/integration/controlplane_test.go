@@ -363,15 +363,21 @@ func (p *plane) testSetGoes(*testing.T) {
 	assert.Equal(p.t, before, p.restarts())
 }
 
+// resourceVersions are those of all objects of some kinds in the namespace, by kind.
+func (p *plane) resourceVersions(t *testing.T, kinds ...string) map[string]string {
+	all := map[string]string{}
+	for _, kind := range kinds {
+		all[kind] = runKubectl(t, "-n", p.ns, "get", kind, "-o", `jsonpath={range .items[*]}{.metadata.name}={.metadata.resourceVersion} {end}`)
+	}
+	return all
+}
+
 // testRest sees that more than one round of looking at everything changes no object.
 func (p *plane) testRest(t *testing.T) {
 	p.waitZero("cpu-[0-2]")
 	daemon := runKubectl(t, "-n", "slurmtide-system", "get", "pods", "-o", "jsonpath={.items[0].metadata.name}")
 	seen := func() map[string]string {
-		all := map[string]string{}
-		for _, kind := range []string{"configmaps", "services", "serviceaccounts", "rolebindings", "secrets", "statefulsets", "deployments", "controllers", "restapis", "tokens"} {
-			all[kind] = runKubectl(t, "-n", p.ns, "get", kind, "-o", `jsonpath={range .items[*]}{.metadata.name}={.metadata.resourceVersion} {end}`)
-		}
+		all := p.resourceVersions(t, "configmaps", "services", "serviceaccounts", "rolebindings", "secrets", "statefulsets", "deployments", "controllers", "restapis", "tokens")
 		var writes []string
 		metrics := runKubectl(t, "get", "--raw", "/api/v1/namespaces/slurmtide-system/pods/"+daemon+":9444/proxy/metrics")
 		for line := range strings.Lines(metrics) {

@@ -141,15 +141,19 @@ func (b *bench) killed() (took time.Duration, inHand bool, err error) {
 		return 0, false, err
 	}
 	id, err := b.sh(`cd /var/spool/slurmtide
-count() { grep -c 'msg="request accepted" program=resume' programs.log || true; }
+count() { grep -c 'msg="request accepted" program=resume' programs.log || [ $? = 1 ]; }
 touch programs.log
 before=$(count)
 id=$(sbatch --parsable --output=/dev/null --exclusive --nodelist='` + killedNodes + `' --wrap 'sleep 600')
 for ((i = 0; i < 1000; i++)); do
-	[ "$(count)" = "$before" ] || break
+	if [ "$(count)" != "$before" ]; then
+		echo "$id"
+		exit 0
+	fi
 	sleep 0.02
 done
-echo "$id"`)
+echo "resume was not called for job $id within 20 s" >&2
+exit 1`)
 	if err != nil {
 		return 0, false, err
 	}
