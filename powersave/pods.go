@@ -116,7 +116,7 @@ func (e *Engine) podCreateFailed(ev PodCreateFailed) {
 		}
 		e.note(Warn, n, b.request(), "creating pod failed: "+ev.Err)
 		b.retryAt = e.now.Add(pause(b.tries))
-		if ev.Permanent {
+		if ev.Permanent && !b.alone { // an API server that has just started refuses what it will take a moment later
 			b.retryAt = e.now.Add(retryMost)
 		}
 		b.tries++

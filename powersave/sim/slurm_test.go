@@ -157,7 +157,10 @@ func (n *node) taken() bool { return n.foreign() || strings.Contains(n.reason, p
 func (w *world) turn(n *node, off, on powersave.NodeState) {
 	n.flags = n.flags&^off | on
 	n.epoch++
-	n.pods, n.crashes, n.half = 0, 0, nil
+	n.pods, n.crashes = 0, 0
+	if n.halfSince = w.now; on != 0 { // a node that comes up stays half a gang
+		n.half = nil
+	}
 	if n.flags.Any(powersave.NodePoweringUp | powersave.NodePoweredDown) {
 		n.users = len(n.jobs)
 	}
