@@ -1,7 +1,9 @@
 package powersave_test
 
 import (
+	"bytes"
 	"fmt"
+	"iter"
 	"os"
 	"path"
 	"regexp"
@@ -72,6 +74,100 @@ func TestMatrix(t *testing.T) {
 // waits for jobs that came meanwhile.
 var takesDown = regexp.MustCompile(`remove|force|free`)
 
+// combination says what a state counts as that shows a word of the first two, and none of the third.
+type combination struct {
+	shows, and, not powersave.NodeState
+	as              string
+	used            bool
+}
+
+// TestMatrixCombinations lets a new engine see every base state with every pair of the other words, and compares what it asks for with what
+// it does about the situation that matrix.md says it counts as.
+func TestMatrixCombinations(t *testing.T) {
+	situations, rows := readMatrix(t)
+	combinations := readCombinations(t, situations)
+	const base = powersave.NodeIdle | powersave.NodeAllocated | powersave.NodeMixed | powersave.NodeDown | powersave.NodeFuture | powersave.NodeUnknown | powersave.NodeError
+	var bases, words []powersave.NodeState
+	for i := range 64 {
+		switch word := powersave.NodeState(1) << i; {
+		case word.String() == "", word == powersave.NodeCloud:
+		case base.Any(word):
+			bases = append(bases, word)
+		default:
+			words = append(words, word)
+		}
+	}
+	require.Len(t, bases, 7)
+	for _, b := range bases {
+		for i, x := range words {
+			for _, y := range words[i:] {
+				s := situation{known: true, set: true, state: b | x | y | powersave.NodeCloud}
+				i := slices.IndexFunc(combinations, func(c *combination) bool {
+					return s.state.Any(c.shows) && s.state.Any(c.and) && !s.state.Any(c.not)
+				})
+				if !assert.GreaterOrEqual(t, i, 0, "no row for %s", s.state) {
+					continue
+				}
+				combinations[i].used = true
+				if s.name = combinations[i].as; s.state.Any(powersave.NodeDrain | powersave.NodeFail | powersave.NodeDown) {
+					s.reason = "bad disk"
+				}
+				for _, pod := range matrixPods {
+					w := newMatrixWorld(t, s, pod)
+					w.run(2 * time.Minute)
+					assert.Equal(t, find(rows, s, pod).want, w.did(), "%s counts as %q, with pod %q", s.state, s.name, pod)
+				}
+			}
+		}
+	}
+	for _, c := range combinations {
+		assert.True(t, c.used, "no state needs the row for %s with %s", c.shows, c.and)
+	}
+}
+
+func readCombinations(t *testing.T, situations []situation) (all []*combination) {
+	t.Helper()
+	states := func(cell string) powersave.NodeState {
+		if cell == "*" {
+			return ^powersave.NodeState(0)
+		}
+		return powersave.ParseNodeState(strings.Fields(cell))
+	}
+	for cells := range matrixCells(t, "Combinations") {
+		require.Len(t, cells, 4)
+		require.True(t, slices.ContainsFunc(situations, func(s situation) bool { return s.name == cells[3] }), "no situation %q", cells[3])
+		all = append(all, &combination{shows: states(cells[0]), and: states(cells[1]), not: states(cells[2]), as: cells[3]})
+	}
+	return all
+}
+
+// matrixCells are the rows of the table of a section, without its heading.
+func matrixCells(t *testing.T, section string) iter.Seq[[]string] {
+	t.Helper()
+	text, err := os.ReadFile(matrixFile)
+	require.NoError(t, err)
+	_, text, found := bytes.Cut(text, []byte("\n## "+section+"\n"))
+	require.True(t, found, section)
+	text, _, _ = bytes.Cut(text, []byte("\n## "))
+	_, text, found = bytes.Cut(text, []byte("|---|"))
+	require.True(t, found, section)
+	return func(yield func([]string) bool) {
+		for line := range strings.Lines(string(text)) {
+			cells, ok := strings.CutPrefix(strings.TrimSpace(line), "| ")
+			if !ok {
+				continue
+			}
+			row := strings.Split(strings.TrimSuffix(cells, "|"), "|")
+			for i := range row {
+				row[i] = strings.TrimSpace(row[i])
+			}
+			if !yield(row) {
+				return
+			}
+		}
+	}
+}
+
 // TestMatrixUnread lets the engine see the same combinations while something cannot be read, or it is not the one to act.
 func TestMatrixUnread(t *testing.T) {
 	situations, _ := readMatrix(t)
@@ -109,39 +205,27 @@ func TestMatrixUnread(t *testing.T) {
 
 func readMatrix(t *testing.T) (situations []situation, rows []*matrixRow) {
 	t.Helper()
-	text, err := os.ReadFile(matrixFile)
-	require.NoError(t, err)
-	section, words := "", powersave.NodeState(0)
-	for line := range strings.Lines(string(text)) {
-		if heading, ok := strings.CutPrefix(line, "## "); ok {
-			section = strings.TrimSpace(heading)
+	words := powersave.NodeState(0)
+	for cells := range matrixCells(t, "What Slurm shows") {
+		require.Len(t, cells, 3, cells)
+		s := situation{name: cells[0], known: cells[1] != "", reason: cells[2]}
+		if s.known {
+			s.state = powersave.ParseNodeState(strings.Split(cells[1], "+")) | powersave.NodeCloud
 		}
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
-		for i := range cells {
-			cells[i] = strings.TrimSpace(cells[i])
+		words |= s.state
+		foreign := s
+		foreign.name = "no NodeSet: " + s.name
+		s.set = true
+		situations = append(situations, s, foreign)
+	}
+	for cells := range matrixCells(t, "Rows") {
+		require.Len(t, cells, 6, cells)
+		require.NotEmpty(t, cells[5], "a row without a reason: %s", cells)
+		r := &matrixRow{slurm: strings.Split(cells[0], "; "), pods: strings.Split(cells[1], "; ")}
+		for i, done := range cells[2:5] {
+			r.want[i] = strings.Trim(done, "-")
 		}
-		switch {
-		case !strings.HasPrefix(line, "| "), cells[0] == "situation", cells[0] == "Slurm", cells[0] == "pod":
-		case section == "What Slurm shows":
-			require.Len(t, cells, 3, line)
-			s := situation{name: cells[0], known: cells[1] != "", reason: cells[2]}
-			if s.known {
-				s.state = powersave.ParseNodeState(strings.Split(cells[1], "+")) | powersave.NodeCloud
-			}
-			words |= s.state
-			foreign := s
-			foreign.name = "no NodeSet: " + s.name
-			s.set = true
-			situations = append(situations, s, foreign)
-		case section == "Rows":
-			require.Len(t, cells, 6, line)
-			require.NotEmpty(t, cells[5], "a row without a reason: %s", line)
-			r := &matrixRow{slurm: strings.Split(cells[0], "; "), pods: strings.Split(cells[1], "; ")}
-			for i, done := range cells[2:5] {
-				r.want[i] = strings.Trim(done, "-")
-			}
-			rows = append(rows, r)
-		}
+		rows = append(rows, r)
 	}
 	require.NotEmpty(t, rows)
 	for i := range 64 {

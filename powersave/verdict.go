@@ -27,7 +27,7 @@ const (
 func (n *node) trouble() (Trouble, string) {
 	b := n.boot
 	switch {
-	case n.slurm.State.Any(NodeInvalidReg):
+	case n.slurm.State.Any(NodeInvalidReg) && serving(n.slurm.State):
 		return TroubleRefused, "slurmctld refused the registration: " + cmp.Or(n.slurm.Reason, "no reason given")
 	case n.pod == nil:
 		return b.createTrouble, b.problem
