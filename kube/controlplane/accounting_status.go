@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
@@ -61,6 +62,15 @@ func slurmdbdAvailable(a *v1alpha1.Accounting, seen SeenAccounting) metav1.Condi
 	}
 	one.Reason, one.Message = "Starting", fmt.Sprintf("slurmdbd in pod %s does not answer yet", seen.Pod.Name)
 	return one
+}
+
+// lacksKey says that an Accounting cannot be carried out because a Secret is not there.
+func lacksKey(a *v1alpha1.Accounting) bool {
+	if a == nil {
+		return false
+	}
+	one := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionAccepted)
+	return one != nil && one.Reason == "KeyMissing"
 }
 
 func containerStatus(pod *corev1.Pod, name string) (corev1.ContainerStatus, bool) {

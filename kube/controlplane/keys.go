@@ -6,10 +6,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
@@ -22,6 +25,8 @@ type wantedKey struct {
 	of    metav1.ObjectMeta // of the Secret that is made for it
 	// workload is the StatefulSet that has read it, if there is one, and daemon what runs there.
 	workload, daemon string
+	// user needs a key that another object owns. It is made a second owner: Kubernetes deletes a Secret when all of its owners are gone.
+	user *metav1.OwnerReference
 }
 
 // controllerKeys are those of a Controller: its own, or its Accounting's. accounting is nil if it has none.
@@ -39,6 +44,7 @@ func controllerKeys(c *v1alpha1.Controller, accounting *v1alpha1.Accounting) []w
 		if !names {
 			k.of = owned(c.Namespace, ref.Name, accountingLabels(accounting), ownerOf(accounting, "Accounting"))
 			k.workload, k.daemon = dbdWorkload(accounting.Name), ContainerSlurmdbd
+			k.user = userOf(c, "Controller")
 		} else {
 			k.given = ref != made // an Accounting may name what is made for one of its Controllers
 		}
@@ -106,18 +112,39 @@ func (l *Loop) ownKey(ctx context.Context, k wantedKey) (found bool, err error) 
 	}
 	owner := metav1.GetControllerOf(s)
 	switch {
-	case owner != nil && owner.UID != of.UID:
+	case owner != nil && !owns(s, of.UID):
 		return false, &Problem{"KeyTaken", fmt.Sprintf("Secret %s belongs to another object, %s %s with UID %s: if that was this one's forerunner, it will be deleted within a moment, and a new key made; "+
 			"to keep its key, remove metadata.ownerReferences from it", k.ref.Name, owner.Kind, owner.Name, owner.UID)}
 	case len(s.Data[k.ref.Key]) == 0:
 		return false, &Problem{"KeyMissing", fmt.Sprintf("Secret %s exists, but has no %s: delete it, or name your own key in %s", k.ref.Name, k.ref.Key, k.field)}
 	}
-	return owner == nil, nil
+	return owner == nil, l.useKey(ctx, s, k.user)
+}
+
+func owns(s *corev1.Secret, uid types.UID) bool {
+	return slices.ContainsFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == uid })
+}
+
+// useKey keeps a Secret for its user, also when its owner goes.
+func (l *Loop) useKey(ctx context.Context, s *corev1.Secret, user *metav1.OwnerReference) error {
+	if user == nil || owns(s, user.UID) {
+		return nil
+	}
+	next := s.DeepCopy()
+	next.OwnerReferences = append(next.OwnerReferences, *user)
+	l.o.Metrics.wrote("secrets")
+	if _, err := l.kube.CoreV1().Secrets(s.Namespace).Update(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
+		return fmt.Errorf("writing Secret %s: %w", s.Name, err)
+	}
+	return nil
 }
 
 // makeKey makes a key. It is text, since slurmd pods may get it in a variable.
 func (l *Loop) makeKey(ctx context.Context, k wantedKey) error {
 	secret := keySecret(k.of, k.ref.Key, []byte(rand.Text()+rand.Text()+rand.Text()))
+	if k.user != nil {
+		secret.OwnerReferences = append(slices.Clone(secret.OwnerReferences), *k.user)
+	}
 	l.o.Metrics.wrote("secrets")
 	if _, err := l.kube.CoreV1().Secrets(k.of.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: FieldManager}); err != nil {
 		return fmt.Errorf("making Secret %s: %w", k.ref.Name, err)
@@ -137,6 +164,54 @@ func withKeysOf(c *v1alpha1.Controller, a *v1alpha1.Accounting) *v1alpha1.Contro
 		c.Spec.JWTKeyRef = &jwt
 	}
 	return c
+}
+
+// keptKeys sees that a Controller whose slurmctld runs keeps its keys when its accountingRef is changed or removed. c has the keys that it would have.
+func (l *Loop) keptKeys(ctx context.Context, c *v1alpha1.Controller) error {
+	set := l.statefulSet(c)
+	if set == nil {
+		return nil
+	}
+	wanted := map[string]v1alpha1.KeyRef{SlurmKey: slurmKeyRef(c), JWTKey: jwtKeyRef(c)}
+	for _, had := range keysIn(&set.Spec.Template.Spec) {
+		want := wanted[had.name]
+		if want == had.ref {
+			continue
+		}
+		before, err := l.secretKey(ctx, c.Namespace, "", had.ref)
+		if err == nil {
+			var after []byte
+			if after, err = l.secretKey(ctx, c.Namespace, "", want); err == nil && bytes.Equal(before, after) {
+				continue
+			}
+		}
+		if _, missing := errors.AsType[*Problem](err); err != nil && !missing {
+			return err
+		}
+		return &Problem{"KeyDiffers", fmt.Sprintf("spec.accountingRef: slurmctld and its nodes have %s of Secret %s, and would need %s of Secret %s, which is another key: take the change of accountingRef back",
+			had.ref.Key, had.ref.Name, want.Key, want.Name)}
+	}
+	return nil
+}
+
+type keyFile struct {
+	name string
+	ref  v1alpha1.KeyRef
+}
+
+// keysIn are the keys of slurmctld's pod.
+func keysIn(spec *corev1.PodSpec) (all []keyFile) {
+	for _, v := range spec.Volumes {
+		if v.Name != keysVolume || v.Projected == nil {
+			continue
+		}
+		for _, source := range v.Projected.Sources {
+			if s := source.Secret; s != nil && len(s.Items) == 1 {
+				all = append(all, keyFile{s.Items[0].Path, v1alpha1.KeyRef{Name: s.Name, Key: s.Items[0].Key}})
+			}
+		}
+	}
+	return all
 }
 
 // sameKeys sees that slurmctld and slurmdbd will trust each other, and that a Controller which had keys of its own does not change them: its nodes have them.

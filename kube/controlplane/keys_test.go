@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"cmp"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -88,4 +90,91 @@ func TestFoundKeysAreTold(t *testing.T) {
 	s := ControllerStatus(controller(nil), SeenController{Found: []string{"a", "b"}})
 	assert.Equal(t, "the Controller can be used; Secrets that were there before it and stay without it have its keys: a, b",
 		meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted).Message)
+}
+
+// An Accounting that goes, and its key with it, would leave slurmctld without one at its next start, and all nodes.
+func TestKeysOutliveAccounting(t *testing.T) {
+	c, a := controller(nil), accounting(nil)
+	owners := func(l *Loop) (names []string) {
+		s, err := l.kube.CoreV1().Secrets("slurm").Get(t.Context(), "records-auth-slurm", metav1.GetOptions{})
+		require.NoError(t, err)
+		for _, o := range s.OwnerReferences {
+			names = append(names, fmt.Sprint(o.Kind, " ", o.Name, " ", o.Controller != nil && *o.Controller))
+		}
+		return names
+	}
+	both := []string{"Accounting records true", "Controller tide false"}
+	// Whoever of the two is first makes it.
+	l := loopWith()
+	_, err := l.makeKeys(t.Context(), accountingKeys(a))
+	require.NoError(t, err)
+	assert.Equal(t, both[:1], owners(l))
+	_, err = l.makeKeys(t.Context(), controllerKeys(c, a))
+	require.NoError(t, err)
+	assert.Equal(t, both, owners(l))
+	l = loopWith()
+	_, err = l.makeKeys(t.Context(), controllerKeys(c, a))
+	require.NoError(t, err)
+	assert.Equal(t, both, owners(l))
+
+	kube, ok := l.kube.(*kubefake.Clientset)
+	require.True(t, ok)
+	kube.ClearActions()
+	found, err := l.makeKeys(t.Context(), controllerKeys(c, a))
+	require.NoError(t, err)
+	assert.Empty(t, found)
+	for _, action := range kube.Actions() {
+		assert.Equal(t, "get", action.GetVerb(), "nothing to write when nothing has changed")
+	}
+	// Without accountingRef, and with an Accounting of its own name, it has the key still.
+	same := accounting(func(a *v1alpha1.Accounting) { a.Name = c.Name })
+	l = loopWith()
+	_, err = l.makeKeys(t.Context(), controllerKeys(c, same))
+	require.NoError(t, err)
+	_, err = l.makeKeys(t.Context(), controllerKeys(c, nil))
+	require.NoError(t, err)
+}
+
+// A Controller without another key is as good as dead for its nodes.
+func TestKeptKeys(t *testing.T) {
+	secret := func(name, slurm string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: name}, Data: map[string][]byte{SlurmKey: []byte(slurm), JWTKey: []byte("jwt")}}
+	}
+	refer := func(c *v1alpha1.Controller, name string) *v1alpha1.Controller {
+		if name == "" {
+			return c
+		}
+		return withKeysOf(c, accounting(func(a *v1alpha1.Accounting) {
+			a.Spec.SlurmKeyRef, a.Spec.JWTKeyRef = &v1alpha1.KeyRef{Name: name, Key: SlurmKey}, &v1alpha1.KeyRef{Name: name, Key: JWTKey}
+		}))
+	}
+	for name, test := range map[string]struct {
+		before, after string
+		secrets       []runtime.Object
+		differs       bool
+	}{
+		"the same":       {"a", "a", nil, false},
+		"taken away":     {"a", "", []runtime.Object{secret("a", "1")}, true},
+		"another":        {"a", "b", []runtime.Object{secret("a", "1"), secret("b", "2")}, true},
+		"equal":          {"a", "b", []runtime.Object{secret("a", "1"), secret("b", "1")}, false},
+		"nobody can say": {"a", "b", []runtime.Object{secret("b", "1")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, c := loopWith(test.secrets...), controller(nil)
+			require.NoError(t, l.keptKeys(t.Context(), refer(c, test.after)), "before slurmctld has had one")
+			objects, err := ControllerObjects(refer(c, test.before), nil, settings)
+			require.NoError(t, err)
+			for _, o := range objects {
+				if set, ok := o.(*appsv1.StatefulSet); ok {
+					require.NoError(t, l.applier.known["StatefulSet"].Add(set))
+				}
+			}
+			err = l.keptKeys(t.Context(), refer(c, test.after))
+			if !test.differs {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "spec.accountingRef: slurmctld and its nodes have slurm.key of Secret a, and would need slurm.key of Secret "+cmp.Or(test.after, "tide-auth-slurm"))
+		})
+	}
 }

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -52,8 +53,8 @@ func loginLabels(s *v1alpha1.LoginSet) map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "slurm-login", "app.kubernetes.io/instance": s.Name, LabelManagedBy: ManagedBy, LabelLoginSet: s.Name}
 }
 
-// LoginSetObjects are all objects of a LoginSet but its host keys, of which hostKeys has the file names. controller is the one that it refers to.
-func LoginSetObjects(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, hostKeys []string, settings Settings) ([]Object, error) {
+// LoginSetObjects are all objects of a LoginSet but its host keys, the files of which are in hostKeys. controller is the one that it refers to.
+func LoginSetObjects(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, hostKeys map[string][]byte, settings Settings) ([]Object, error) {
 	o := cmp.Or(s.Spec.Login, &v1alpha1.LoginOptions{}).DeepCopy()
 	if o.Image == "" && controller.Spec.Slurmctld != nil {
 		o.Image = controller.Spec.Slurmctld.Image
@@ -64,12 +65,19 @@ func LoginSetObjects(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, host
 	}
 	ours, owner, name := loginLabels(s), ownerOf(s, "LoginSet"), loginName(s.Name)
 	meta := func() metav1.ObjectMeta { return owned(s.Namespace, name, ours, owner) }
-	sshd := sshdFiles(s, hostKeys)
+	names := privateHostKeys(hostKeys)
+	sshd := sshdFiles(s, names)
 	// Not in the hash: the key changes without a new pod.
 	files := labels.Merge(sshd, map[string]string{"root": s.Spec.RootSSHAuthorizedKeys})
 	config := &corev1.ConfigMap{TypeMeta: typeMeta("v1", "ConfigMap"), ObjectMeta: meta(), Data: files}
 	template := podTemplate(&v1alpha1.PodOptions{Metadata: s.Spec.Template.Metadata}, ours, loginPod(s, controller, o, settings))
-	template.Annotations = labels.Merge(template.Annotations, map[string]string{AnnotationConfig: inplace.Hash(sshd)})
+	read := maps.Clone(sshd) // by sshd, when it starts
+	if s.Spec.HostKeysRef != nil {
+		for _, name := range names { // those that are made never change
+			read[hostKeysDir+"/"+name] = string(hostKeys[name])
+		}
+	}
+	template.Annotations = labels.Merge(template.Annotations, map[string]string{AnnotationConfig: inplace.Hash(read)})
 	deployment := &appsv1.Deployment{
 		TypeMeta: typeMeta("apps/v1", "Deployment"), ObjectMeta: meta(),
 		Spec: appsv1.DeploymentSpec{Replicas: s.Spec.Replicas, Selector: &metav1.LabelSelector{MatchLabels: ours}, Template: template},

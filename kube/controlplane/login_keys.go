@@ -86,8 +86,9 @@ func privateHostKeys(files map[string][]byte) (names []string) {
 	return names
 }
 
-// fingerprints are those of the public keys among files, as ssh-keygen -l shows them.
-func fingerprints(files map[string][]byte) (all []string) {
+// fingerprints are those of the public keys among files, as ssh-keygen -l shows them. It is not nil also when there are none.
+func fingerprints(files map[string][]byte) []string {
+	all := []string{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		private, public := strings.CutSuffix(name, ".pub")
 		words := strings.Fields(string(files[name]))

@@ -65,7 +65,7 @@ func (l *Loop) applyLoginSet(ctx context.Context, s *v1alpha1.LoginSet) ([]strin
 		return nil, err
 	}
 	prints := fingerprints(keys)
-	objects, err := LoginSetObjects(s, c, privateHostKeys(keys), l.o.Settings)
+	objects, err := LoginSetObjects(s, c, keys, l.o.Settings)
 	if err != nil {
 		return prints, &Problem{"Invalid", err.Error()}
 	}

@@ -31,13 +31,21 @@ func loginSet(change func(*v1alpha1.LoginSet)) *v1alpha1.LoginSet {
 	return s
 }
 
+func hostKeyFiles(names ...string) map[string][]byte {
+	files := map[string][]byte{}
+	for _, name := range names {
+		files[name], files[name+".pub"] = []byte("private"), []byte("public")
+	}
+	return files
+}
+
 // Whole objects, in testdata.
 func TestLoginSetObjects(t *testing.T) {
 	tests := map[string]struct {
 		set  *v1alpha1.LoginSet
-		keys []string
+		keys map[string][]byte
 	}{
-		"plain": {loginSet(nil), []string{"ssh_host_ecdsa_key", "ssh_host_ed25519_key"}},
+		"plain": {loginSet(nil), hostKeyFiles("ssh_host_ecdsa_key", "ssh_host_ed25519_key")},
 		"full": {loginSet(func(s *v1alpha1.LoginSet) {
 			s.Spec.Replicas = new(int32(3))
 			s.Spec.Login = &v1alpha1.LoginOptions{
@@ -61,7 +69,7 @@ func TestLoginSetObjects(t *testing.T) {
 				Type: corev1.ServiceTypeLoadBalancer, Port: 2200, NodePort: 32200, Annotations: map[string]string{"lb": "internal"}, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 				LoadBalancerClass: new("site"), LoadBalancerSourceRanges: []string{"192.0.2.0/24"},
 			}
-		}), []string{"ssh_host_rsa_key"}},
+		}), hostKeyFiles("ssh_host_rsa_key")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +103,7 @@ func TestLoginPodsAreReplaced(t *testing.T) {
 		objects, err := LoginSetObjects(loginSet(func(s *v1alpha1.LoginSet) {
 			s.Spec.RootSSHAuthorizedKeys = "ssh-ed25519 AAAA admin"
 			change(s)
-		}), controller(nil), []string{"ssh_host_ed25519_key"}, settings)
+		}), controller(nil), hostKeyFiles("ssh_host_ed25519_key"), settings)
 		require.NoError(t, err)
 		d, ok := objects[2].(*appsv1.Deployment)
 		require.True(t, ok)
@@ -228,4 +236,27 @@ func TestLoginSetStatus(t *testing.T) {
 			assert.Equal(t, s, LoginSetStatus(l, test.seen), "nothing to write when nothing has changed")
 		})
 	}
+}
+
+// sshd reads its keys when it starts: without new pods it would show others than the status says. Keys that are made never change.
+func TestGivenHostKeysChange(t *testing.T) {
+	annotation := func(given bool, private string) string {
+		files := hostKeyFiles("ssh_host_rsa_key")
+		files["ssh_host_rsa_key"] = []byte(private)
+		objects, err := LoginSetObjects(loginSet(func(s *v1alpha1.LoginSet) {
+			if given {
+				s.Spec.HostKeysRef = &v1alpha1.ObjectRef{Name: "mine"}
+			}
+		}), controller(nil), files, settings)
+		require.NoError(t, err)
+		d, ok := objects[2].(*appsv1.Deployment)
+		require.True(t, ok)
+		return d.Spec.Template.Annotations[AnnotationConfig]
+	}
+	assert.NotEqual(t, annotation(true, "a"), annotation(true, "b"))
+	assert.Equal(t, annotation(false, "a"), annotation(false, "b"), "an update of the daemon alone ends no session")
+	// Given keys without public ones: what was shown of others before is wrong.
+	s := loginSet(func(s *v1alpha1.LoginSet) { s.Status.HostKeys = []string{"ssh-ed25519 SHA256:x"} })
+	assert.Empty(t, LoginSetStatus(s, SeenLoginSet{HostKeys: fingerprints(map[string][]byte{"ssh_host_rsa_key": []byte("k")})}).HostKeys)
+	assert.Equal(t, s.Status.HostKeys, LoginSetStatus(s, SeenLoginSet{}).HostKeys, "they could not be read")
 }

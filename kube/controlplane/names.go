@@ -136,3 +136,10 @@ func ownerOf(owner metav1.Object, kind string) metav1.OwnerReference {
 	ref.BlockOwnerDeletion = nil
 	return ref
 }
+
+// userOf is an owner beside the one that the object was made for.
+func userOf(user metav1.Object, kind string) *metav1.OwnerReference {
+	ref := ownerOf(user, kind)
+	ref.Controller = nil
+	return &ref
+}

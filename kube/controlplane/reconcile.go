@@ -38,7 +38,10 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) error {
 	var files map[string]string
 	if err == nil {
 		seen.Lacks = lacksSlurmdbd(accounting)
-		files, err = l.prepare(ctx, c, accounting, &seen)
+		files, err = l.prepare(ctx, c, full, accounting, &seen)
+	}
+	if err == nil && lacksKey(accounting) {
+		l.queue.Add(key{"Accounting", namespace, accounting.Name}) // it may wait for one that has just been made
 	}
 	if err == nil {
 		seen.Hash = inplace.Hash(files)
@@ -91,8 +94,9 @@ func lasting(err error) bool {
 	}
 }
 
-// prepare sees that the Controller can be carried out, makes its keys, and gives its configuration files. accounting is nil if it has none.
-func (l *Loop) prepare(ctx context.Context, c *v1alpha1.Controller, accounting *v1alpha1.Accounting, seen *SeenController) (map[string]string, error) {
+// prepare sees that the Controller can be carried out, makes its keys, and gives its configuration files. full is the Controller with the keys of its
+// Accounting, which is nil if it has none.
+func (l *Loop) prepare(ctx context.Context, c, full *v1alpha1.Controller, accounting *v1alpha1.Accounting, seen *SeenController) (map[string]string, error) {
 	all, err := l.controllers.Controllers(c.Namespace).List(everything)
 	if err != nil {
 		return nil, err
@@ -101,6 +105,9 @@ func (l *Loop) prepare(ctx context.Context, c *v1alpha1.Controller, accounting *
 		if other.Name != c.Name && ClusterName(other) == ClusterName(c) && older(other, c) {
 			return nil, &Problem{"ClusterNameTaken", fmt.Sprintf("Controller %s of this namespace has the cluster name %s already: give this one another spec.clusterName", other.Name, ClusterName(c))}
 		}
+	}
+	if err := l.keptKeys(ctx, full); err != nil {
+		return nil, err
 	}
 	if seen.Found, err = l.makeKeys(ctx, controllerKeys(c, accounting)); err != nil {
 		return nil, err

@@ -24,7 +24,10 @@ const (
 	keptDir    = "/var/spool/slurmtide-config"
 )
 
-const stateVolume = "statesave"
+const (
+	stateVolume = "statesave"
+	keysVolume  = "keys"
+)
 
 // defaultSize is that of the claim for slurmctld's state.
 const defaultSize = "4Gi"
@@ -77,7 +80,7 @@ func slurmctldPod(c *v1alpha1.Controller, s Settings) corev1.PodSpec {
 			{Name: "programs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 			{Name: "config", VolumeSource: projected(configMap(configName(c.Name)))},
 			{Name: "client-config", VolumeSource: projected(configMap(clientName(c.Name)))},
-			{Name: "keys", VolumeSource: projected(secretKey(slurm, SlurmKey), secretKey(jwt, JWTKey))},
+			{Name: keysVolume, VolumeSource: projected(secretKey(slurm, SlurmKey), secretKey(jwt, JWTKey))},
 			{Name: "jwt-key", VolumeSource: projected(secretKey(jwt, JWTKey))},
 			{Name: "token", VolumeSource: serviceAccountToken()},
 		},
@@ -137,7 +140,7 @@ func reconfigure(c *v1alpha1.Controller, command string) corev1.Container {
 	r.VolumeMounts = []corev1.VolumeMount{
 		{Name: "etc-slurm", MountPath: etcDir},
 		{Name: "config", MountPath: wantedDir, ReadOnly: true},
-		{Name: "keys", MountPath: keysDir, ReadOnly: true},
+		{Name: keysVolume, MountPath: keysDir, ReadOnly: true},
 		{Name: "programs", SubPath: "bin", MountPath: programDir, ReadOnly: true},
 		{Name: stateVolume, SubPath: "config", MountPath: keptDir},
 		{Name: stateVolume, SubPath: "slurmctld", MountPath: stateDir},

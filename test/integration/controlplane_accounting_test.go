@@ -63,6 +63,19 @@ func (r *records) accounting() *v1alpha1.Accounting {
 	return a
 }
 
+func (r *records) createAccounting() {
+	r.t.Helper()
+	_, err := r.tide.SlurmtideV1alpha1().Accountings(r.ns).Create(r.ctx, &v1alpha1.Accounting{
+		ObjectMeta: metav1.ObjectMeta{Name: "tide"},
+		Spec: v1alpha1.AccountingSpec{
+			Slurmdbd:      &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + r.version, ImagePullPolicy: corev1.PullIfNotPresent},
+			StorageConfig: &v1alpha1.StorageConfig{Host: "mariadb", PasswordKeyRef: v1alpha1.KeyRef{Name: "mariadb", Key: "password"}},
+			ExtraConf:     "PurgeJobAfter=12months\n",
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(r.t, err)
+}
+
 func (r *records) change(change func(*v1alpha1.Accounting)) {
 	r.t.Helper()
 	r.eventually("a change", func() (bool, string) {
@@ -152,15 +165,7 @@ func (r *records) testValidation(t *testing.T) {
 // testFirst makes all objects at once, with the password missing, then a wrong one, and no database: each time the conditions say what is to be done, and in
 // the end a job is recorded.
 func (r *records) testFirst(t *testing.T) {
-	_, err := r.tide.SlurmtideV1alpha1().Accountings(r.ns).Create(r.ctx, &v1alpha1.Accounting{
-		ObjectMeta: metav1.ObjectMeta{Name: "tide"},
-		Spec: v1alpha1.AccountingSpec{
-			Slurmdbd:      &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + r.version, ImagePullPolicy: corev1.PullIfNotPresent},
-			StorageConfig: &v1alpha1.StorageConfig{Host: "mariadb", PasswordKeyRef: v1alpha1.KeyRef{Name: "mariadb", Key: "password"}},
-			ExtraConf:     "PurgeJobAfter=12months\n",
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	r.createAccounting()
 	r.createController("SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nAccountingStorageTRES=gres/gpu\n", func(c *v1alpha1.Controller) {
 		c.Spec.AccountingRef = &v1alpha1.ObjectRef{Name: "tide"}
 	})
@@ -391,13 +396,40 @@ func (r *records) testRest(t *testing.T) {
 	assert.Equal(t, before, seen())
 }
 
+// testDeleted takes the Accounting away while a Controller needs its keys: they stay, slurmctld can be started anew, nodes boot, and another Accounting of that
+// name goes on with keys and records.
 func (r *records) testDeleted(t *testing.T) {
 	require.NoError(t, r.tide.SlurmtideV1alpha1().Accountings(r.ns).Delete(r.ctx, "tide", metav1.DeleteOptions{}))
-	r.eventually("all of it to go", func() (bool, string) {
+	r.eventually("all but the keys to go", func() (bool, string) {
 		left := runKubectl(t, "-n", r.ns, "get", "statefulsets,services,secrets,pods", "-l", "slurmtide.io/accounting=tide", "-o", "name")
-		return left == "", left
+		return left == "secret/tide-auth-jwths256\nsecret/tide-auth-slurm", left
 	})
 	r.waitCondition(v1alpha1.ConditionAccepted, "AccountingMissing")
-	assert.Contains(t, r.slurm("scontrol", "ping"), "UP", "slurmctld runs on")
 	assert.NotEmpty(t, r.db.ask("SELECT COUNT(*) FROM slurm_acct_db.tide_job_table"), "the records stay")
+
+	before := r.restarts()
+	require.NoError(t, r.kube.CoreV1().Pods(r.ns).Delete(r.ctx, "tide-controller-0", metav1.DeleteOptions{}))
+	r.eventually("another pod", func() (bool, string) {
+		pod, err := r.kube.CoreV1().Pods(r.ns).Get(r.ctx, "tide-controller-0", metav1.GetOptions{})
+		return err == nil && !strings.HasPrefix(before, string(pod.UID)), fmt.Sprint(err)
+	})
+	r.waitCondition(v1alpha1.ConditionAvailable, "Answers")
+	r.waitZero("cpu-[0-2]")
+	id := r.sbatch("srun true", "-N2")
+	r.waitJob(id, "COMPLETED")
+
+	r.db.ask("ALTER USER 'slurm'@'%' REQUIRE NONE")
+	r.createAccounting()
+	r.waitAccounting(v1alpha1.ConditionAvailable, "Answers")
+	r.waitCondition(v1alpha1.ConditionAccepted, "Valid")
+	r.waitRecord(id, "COMPLETED|0:0")
+
+	// Both go, and the keys with them.
+	require.NoError(t, r.tide.SlurmtideV1alpha1().Accountings(r.ns).Delete(r.ctx, "tide", metav1.DeleteOptions{}))
+	require.NoError(t, r.tide.SlurmtideV1alpha1().NodeSets(r.ns).Delete(r.ctx, "cpu", metav1.DeleteOptions{}))
+	require.NoError(t, r.tide.SlurmtideV1alpha1().Controllers(r.ns).Delete(r.ctx, "tide", metav1.DeleteOptions{}))
+	r.eventually("the keys to go", func() (bool, string) {
+		left := runKubectl(t, "-n", r.ns, "get", "secrets", "-l", "app.kubernetes.io/managed-by=slurmtide", "-o", "name")
+		return !strings.Contains(left, "secret/tide-auth-"), left
+	})
 }

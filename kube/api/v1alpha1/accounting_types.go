@@ -5,7 +5,7 @@ import (
 )
 
 // Accounting is a slurmdbd, with a MariaDB or MySQL that is there already. Controllers of its namespace name it in spec.accountingRef; there may be
-// several. Deleting it deletes slurmdbd and the keys that were made for it; what the database has stays.
+// several. Deleting it deletes slurmdbd and, once no Controller needs them, the keys that were made for it; what the database has stays.
 //
 // +genclient
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="metadata.name must be at most 40 lower-case letters, digits and '-': slurmdbd's host is named after it"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')",message="metadata.name must be at most 40 lower-case letters, digits and '-', a letter first: slurmdbd's host is named after it"
 type Accounting struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -19,7 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.conditions[?(@.type=="ConfigInForce")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="metadata.name must be at most 40 lower-case letters, digits and '-': slurmctld's host is named after it"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')",message="metadata.name must be at most 40 lower-case letters, digits and '-', a letter first: slurmctld's host is named after it"
 type Controller struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -50,7 +50,7 @@ type ControllerList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.clusterName) == has(oldSelf.clusterName)",message="spec.clusterName cannot be added or removed: slurmctld's state belongs to one cluster name"
 // +kubebuilder:validation:XValidation:rule="has(self.slurmKeyRef) == has(oldSelf.slurmKeyRef)",message="spec.slurmKeyRef cannot be added or removed: every daemon would have to change its key at once"
 // +kubebuilder:validation:XValidation:rule="has(self.jwtKeyRef) == has(oldSelf.jwtKeyRef)",message="spec.jwtKeyRef cannot be added or removed: all tokens would be worthless at once"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.accountingRef) || has(self.accountingRef) && self.accountingRef == oldSelf.accountingRef || has(self.slurmKeyRef) && has(self.jwtKeyRef)",message="spec.accountingRef cannot be changed or removed unless slurmKeyRef and jwtKeyRef are given: the Controller's keys are the Accounting's"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.accountingRef) || !has(self.accountingRef) || self.accountingRef == oldSelf.accountingRef || has(self.slurmKeyRef) && has(self.jwtKeyRef)",message="spec.accountingRef cannot be changed unless slurmKeyRef and jwtKeyRef are given: the Controller's keys may be the Accounting's"
 type ControllerSpec struct {
 	// ClusterName of slurm.conf, to which the clusterRef of NodeSets refers. Default: the Controller's name. Cannot be changed.
 	//
