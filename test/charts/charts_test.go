@@ -136,12 +136,62 @@ func TestWrongValues(t *testing.T) {
 		"login":           {"slurm", "loginSets: {a: {spec: {replica: 1}}}", "at '/loginSets/a/spec': additional properties 'replica' not allowed"},
 		"user":            {"slurm", "tokens: {a: {spec: {}}}", "at '/tokens/a/spec': missing property 'username'"},
 		"two containers":  {"slurm", "nodeSets: {cpu: {slurmd: {tty: true}, spec: {nodeNames: a, shape: {cpus: 1, realMemory: 100}, template: {spec: {containers: [{name: slurmd}]}}}}}", "nodeSets.cpu: slurmd is for the chart's own container"},
+		"no database":     {"slurm", "accounting: {enabled: true}", "accounting.spec.storageConfig is missing: name a database"},
+		"two Accountings": {"slurm", "{accounting: {enabled: true, spec: {storageConfig: {host: a, passwordKeyRef: {name: a, key: b}}}}, controller: {spec: {accountingRef: {name: b}}}}", "controller.spec.accountingRef and accounting.enabled"},
+		"no password":     {"slurm", "accounting: {spec: {storageConfig: {host: a}}}", "at '/accounting/spec/storageConfig': missing property 'passwordKeyRef'"},
+		"a long name":     {"slurm", "name: " + strings.Repeat("a", 41), "at '/name': 'aaaa"},
+		"a name":          {"slurm", "name: 1tide", "at '/name': '1tide' does not match pattern"},
 		"nothing in CRDs": {"slurmtide-crds", "a: 1", "additional properties 'a' not allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, said, err := render(t, test.chart, test.values)
 			require.Error(t, err)
 			assert.Contains(t, said, test.want)
+		})
+	}
+}
+
+// Names of releases may be longer than those of Controllers.
+func TestLongRelease(t *testing.T) {
+	_, said, err := helm("template", strings.Repeat("a", 41), "helm/slurm")
+	require.Error(t, err)
+	assert.Contains(t, said, "whose name must be at most 40 lower-case letters, digits and '-', a letter first: set name")
+	out, said, err := helm("template", strings.Repeat("a", 53), "helm/slurm", "--set", "name=tide")
+	require.NoError(t, err, said)
+	assert.Contains(t, out, "\n  name: tide\n")
+}
+
+// slurmds have the key that slurmctld has, and slurmdbd.
+func TestKeysOfNodes(t *testing.T) {
+	const nodes, database = "nodeSets: {cpu: {spec: {nodeNames: a, shape: {cpus: 1, realMemory: 100}}}}\n", "storageConfig: {host: a, passwordKeyRef: {name: a, key: b}}"
+	for name, test := range map[string]struct{ values, want, slurmdbd string }{
+		"made":             {"", "tide-auth-slurm slurm.key", ""},
+		"named":            {"controller: {spec: {slurmKeyRef: {name: a, key: b}}}", "a b", ""},
+		"with accounting":  {"accounting: {enabled: true, spec: {" + database + "}}", "tide-auth-slurm slurm.key", "tide-auth-slurm slurm.key"},
+		"named with it":    {"{accounting: {enabled: true, spec: {" + database + "}}, controller: {spec: {slurmKeyRef: {name: a, key: b}}}}", "a b", "a b"},
+		"named by it":      {"accounting: {enabled: true, spec: {slurmKeyRef: {name: c, key: d}, " + database + "}}", "c d", "c d"},
+		"another's":        {"controller: {spec: {accountingRef: {name: records}}}", "records-auth-slurm slurm.key", ""},
+		"switched off yet": {"accounting: {spec: {slurmKeyRef: {name: c, key: d}}}", "tide-auth-slurm slurm.key", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := map[string]any{}
+			require.NoError(t, yaml.Unmarshal([]byte(test.values), &text))
+			require.NoError(t, yaml.Unmarshal([]byte(nodes), &text))
+			values, err := yaml.Marshal(text)
+			require.NoError(t, err)
+			out, said, err := render(t, "slurm", string(values))
+			require.NoError(t, err, said)
+			slurmdbd := ""
+			for _, object := range decode(t, out) {
+				switch o := object.(type) {
+				case *v1alpha1.NodeSet:
+					ref := o.Spec.Template.Spec.Containers[0].Env[0].ValueFrom.SecretKeyRef
+					assert.Equal(t, test.want, ref.Name+" "+ref.Key)
+				case *v1alpha1.Accounting:
+					slurmdbd = o.Spec.SlurmKeyRef.Name + " " + o.Spec.SlurmKeyRef.Key
+				}
+			}
+			assert.Equal(t, test.slurmdbd, slurmdbd)
 		})
 	}
 }

@@ -104,6 +104,11 @@ func (s schemas) complete(n *yaml.Node, path string) error {
 	if n.Kind != yaml.MappingNode {
 		return nil // additionalProperties: false
 	}
+	for key, value := range pairs(n) {
+		if value.Tag == "!!null" { // {description: One, two}
+			return fmt.Errorf("%s: %q has no value: put the text before it in quotes if it has a comma", path, key)
+		}
+	}
 	if name := text(get(n, "x-crd")); name != "" {
 		return s.crd(n, name)
 	}

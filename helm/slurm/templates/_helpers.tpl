@@ -1,5 +1,9 @@
 {{- define "slurm.name" -}}
-{{ .Values.name | default .Release.Name }}
+{{- $name := .Values.name | default .Release.Name }}
+{{- if not (regexMatch "^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$" $name) }}
+{{- fail (printf "the release is called %s, and so would the Controller be, whose name must be at most 40 lower-case letters, digits and '-', a letter first: set name" $name) }}
+{{- end }}
+{{- $name }}
 {{- end }}
 
 {{- /* ClusterName of slurm.conf. */}}
@@ -49,10 +53,24 @@ template:
 {{- end }}
 {{- end }}
 
+{{- /* The Accounting that the Controller refers to; empty if there is none. */}}
+{{- define "slurm.accounting" -}}
+{{- if .Values.accounting.enabled }}{{ include "slurm.name" . }}{{ else }}{{ dig "accountingRef" "name" "" .Values.controller.spec }}{{ end }}
+{{- end }}
+
+{{- /* Where the key of auth/slurm, or auth/jwt, is: (list $ field of the spec, what names of Secrets that are made end in, its key there). It is the
+Controller's unless the Accounting, which it has in common with others, names another. */}}
+{{- define "slurm.key" -}}
+{{- $top := index . 0 }}{{ $field := index . 1 }}
+{{- $accounting := $top.Values.accounting.enabled | ternary (get $top.Values.accounting.spec $field) "" }}
+{{- $owner := $top.Values.accounting.enabled | ternary (include "slurm.name" $top) (include "slurm.accounting" $top | default (include "slurm.name" $top)) }}
+{{- toYaml (get $top.Values.controller.spec $field | default $accounting | default (dict "name" (printf "%s-%s" $owner (index . 2)) "key" (index . 3))) }}
+{{- end }}
+
 {{- /* The container slurmd of a NodeSet: (list $ values). slurmd wants the key of auth/slurm as a file. */}}
 {{- define "slurm.slurmd" -}}
 {{- $top := index . 0 }}{{ $slurmd := (index . 1).slurmd | default dict }}
-{{- $key := $top.Values.controller.spec.slurmKeyRef | default (dict "name" (printf "%s-auth-slurm" (include "slurm.name" $top)) "key" "slurm.key") }}
+{{- $key := include "slurm.key" (list $top "slurmKeyRef" "auth-slurm" "slurm.key") | fromYaml }}
 {{- $env := list (dict "name" "SLURM_KEY" "valueFrom" (dict "secretKeyRef" $key)) }}
 {{- $keep := `(umask 077; printf %s "$SLURM_KEY" >/etc/slurm/slurm.key); unset SLURM_KEY; exec "$@"` }}
 {{- $ours := dict "name" "slurmd" "image" (include "slurm.image" $top) "imagePullPolicy" $top.Values.image.pullPolicy "command" (list "/bin/sh" "-c" $keep "sh") }}
