@@ -159,6 +159,9 @@ func TestLongRelease(t *testing.T) {
 	out, said, err := helm("template", strings.Repeat("a", 53), "helm/slurm", "--set", "name=tide")
 	require.NoError(t, err, said)
 	assert.Contains(t, out, "\n  name: tide\n")
+	_, said, err = helm("template", "1.tide", "helm/slurmtide")
+	require.Error(t, err)
+	assert.Contains(t, said, "no Service can be called after the release 1.tide: set fullnameOverride")
 }
 
 // slurmds have the key that slurmctld has, and slurmdbd.

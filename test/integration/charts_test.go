@@ -87,6 +87,7 @@ nodeSets:
 	sub("helm test", c.testHelmTest)
 	sub("refused", c.testServerRefuses)
 	sub("upgrade and rollback", c.testUpgrade)
+	sub("accounting, and not any more", c.testAccounting)
 	sub("all namespaces", c.testAllNamespaces)
 	sub("scaler", c.testScaler)
 	sub("uninstall, and again", c.testUninstall)
@@ -191,6 +192,52 @@ func (c *charts) testUpgrade(t *testing.T) {
 	_, err := c.tide.SlurmtideV1alpha1().Tokens(c.ns).Get(c.ctx, "portal", metav1.GetOptions{})
 	assert.True(t, apierrors.IsNotFound(err), "%v", err)
 	assert.Equal(t, before, c.restarts())
+}
+
+// testAccounting switches accounting on while the cluster runs, and off again by a rollback: its nodes have their key all the time.
+func (c *charts) testAccounting(t *testing.T) {
+	db := newMariaDB(c.plane)
+	db.dir = "" // Pod Security wants no directories of the host
+	db.start()
+	c.createSecret("mariadb", map[string][]byte{"password": []byte(mariadbPassword)})
+	before := c.restarts()
+	helm(t, "upgrade", "tide", "helm/slurm", "-n", c.ns, "-f", c.values,
+		"--set", "accounting.enabled=true,accounting.spec.storageConfig.host=mariadb,accounting.spec.storageConfig.passwordKeyRef.name=mariadb,accounting.spec.storageConfig.passwordKeyRef.key=password")
+	c.within(4*time.Minute, time.Second, "slurmdbd to answer", func() (bool, string) {
+		a, err := c.tide.SlurmtideV1alpha1().Accountings(c.ns).Get(c.ctx, "tide", metav1.GetOptions{})
+		require.NoError(t, err)
+		return meta.IsStatusConditionTrue(a.Status.Conditions, v1alpha1.ConditionAvailable), fmt.Sprintf("%+v", a.Status)
+	})
+	c.eventually("slurmctld to use it", func() (bool, string) {
+		kind := c.setting("AccountingStorageType")
+		return kind == "accounting_storage/slurmdbd", kind
+	})
+	c.waitInForce()
+	c.waitZero("cpu-[0-2]")
+	id := c.sbatch("exit 3", "-N2")
+	c.waitJob(id, "FAILED")
+	(&records{plane: c.plane}).waitRecord(id, "FAILED|3:0")
+	c.eventually("the test to see slurmdbd", func() (bool, string) {
+		out, err := tryHelm(t.Context(), "test", "tide", "-n", c.ns, "--logs", "--timeout", "2m")
+		return err == nil && strings.Contains(out, "\ntide\n"), out
+	})
+
+	helm(t, "rollback", "tide", "1", "-n", c.ns)
+	c.eventually("slurmctld to do without", func() (bool, string) {
+		kind := c.setting("AccountingStorageType")
+		return kind != "accounting_storage/slurmdbd", kind
+	})
+	c.waitInForce()
+	c.eventually("slurmdbd to go", func() (bool, string) {
+		left := runKubectl(t, "-n", c.ns, "get", "accountings,statefulsets,secrets,pods", "-l", "slurmtide.io/accounting=tide", "-o", "name")
+		return left == "", left
+	})
+	assert.Equal(t, before, c.restarts())
+	c.waitZero("cpu-[0-2]")
+	id = c.sbatch("true", "-N2")
+	c.waitJob(id, "COMPLETED")
+	db.remove()
+	runKubectl(t, "-n", c.ns, "delete", "secret", "mariadb")
 }
 
 // testAllNamespaces changes the daemon's rights from those in one namespace to those in all.

@@ -24,7 +24,7 @@ exec mariadbd --datadir=/var/lib/mysql --socket=/tmp/mysqld.sock --pid-file=/tmp
 // mariadb is the database of a test. Its pod may go and come back.
 type mariadb struct {
 	p   *plane
-	dir string // its data, on this machine
+	dir string // its data, on this machine; "": in the pod, and gone with it
 }
 
 // mariadbPassword has what slurmdbd.conf has a meaning for.
@@ -65,6 +65,10 @@ func (p *plane) createSecret(name string, data map[string][]byte) {
 func (m *mariadb) start() {
 	p := m.p
 	p.t.Helper()
+	data := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: m.dir}}
+	if m.dir == "" {
+		data = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "mariadb", Labels: map[string]string{"app": "mariadb"}},
 		Spec: corev1.PodSpec{
@@ -78,7 +82,7 @@ func (m *mariadb) start() {
 				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(3306)}}, PeriodSeconds: 1},
 			}},
 			Volumes: []corev1.Volume{
-				{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: m.dir}}},
+				{Name: "data", VolumeSource: data},
 				{Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "mariadb-tls"}}},
 			},
 		},
@@ -116,4 +120,11 @@ func (m *mariadb) ask(sql string) string {
 	out, stderr, err := p.ExecPod(p.ctx, "mariadb", nil, "mariadb", "mariadb", "--socket=/tmp/mysqld.sock", "--user=root", "--skip-column-names", "--batch", "-e", sql)
 	require.NoError(p.t, err, "%s: %s", sql, stderr)
 	return strings.TrimSpace(out)
+}
+
+// remove takes all of it away.
+func (m *mariadb) remove() {
+	m.p.t.Helper()
+	m.stop()
+	runKubectl(m.p.t, "-n", m.p.ns, "delete", "service/mariadb", "secret/mariadb-tls", "secret/slurmdbd-tls")
 }

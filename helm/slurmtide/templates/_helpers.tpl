@@ -1,5 +1,7 @@
 {{- define "slurmtide.name" -}}
 {{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride }}
+{{- else if not (regexMatch "^[a-z][a-z0-9-]*$" .Release.Name) }}
+{{- fail (printf "no Service can be called after the release %s: set fullnameOverride to lower-case letters, digits and '-', a letter first" .Release.Name) }}
 {{- else if contains "slurmtide" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}
 {{- else }}{{ printf "%s-slurmtide" .Release.Name | trunc 40 | trimSuffix "-" }}
 {{- end }}
