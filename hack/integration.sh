@@ -8,6 +8,7 @@
 #   PARALLEL=7               stacks at once: they mostly wait
 #   TAGS=integration,load    larger tests
 #   QUEUES=200               of TestDemand, 12 otherwise
+#   JOBS=20000               of TestScalerLongQueue, 4000 otherwise
 #   TAGS=integration,faults  longer tests, of faults
 #   TAGS=integration,controlplane  slurmtide controller (make e2e-control-plane)
 #   TAGS=integration,controlplane,charts  the Helm charts (make e2e-charts)

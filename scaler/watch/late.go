@@ -8,9 +8,6 @@ import (
 )
 
 const (
-	// window is how many IDs beyond the last one known are looked at. slurmctld gives them out in turn, one for each job, component of a
-	// het job and array, and one for each task of an array when it starts.
-	window = 64
 	// mostLate is how many jobs that came late are looked after; no more are looked for when there are so many.
 	mostLate = 256
 	// mostAgain is how many of them are read again because slurmctld had not looked at them yet.
@@ -20,10 +17,14 @@ const (
 // lateJobs are pending jobs that came after a read of all jobs, and so are known in more detail: slurmctld is asked for each by its ID, again
 // and again. It is pure: whoever has one asks.
 type lateJobs struct {
-	last uint32 // the highest ID that slurmctld is known to have given out; 0: none is known
-	jobs map[uint32]lateJob
-	gone map[uint32]bool // waited once, and do not any more; a read of all that began before may say otherwise
-	had  lateHad
+	next   nextIDs
+	listed map[uint32]bool // by the last read of all
+	jobs   map[uint32]lateJob
+	gone   map[uint32]bool // waited once, and do not any more; a read of all that began before may say otherwise
+	marked map[uint32]bool // slurmctld had them when they were looked at; with the next read of all they are nothing new
+	had    lateHad
+	reads  int // of all, that have begun
+	taken  int // what reads was when the last one began that was taken in
 }
 
 type lateJob struct {
@@ -31,108 +32,128 @@ type lateJob struct {
 	mark string // as PeekJobs tells
 }
 
-// lateHad is what there was when the read of all that is under way began.
-type lateHad struct{ jobs, gone map[uint32]bool }
+// lateHad is what there was when the read of all that is under way began, and has not changed since; and the jobs of which PeekJobs has told since, though it
+// was asked before: either may be newer.
+type lateHad struct{ jobs, gone, marked, unsure map[uint32]bool }
 
-func newLateJobs() lateJobs { return lateJobs{jobs: map[uint32]lateJob{}, gone: map[uint32]bool{}} }
+// question is what PeekJobs is asked.
+type question struct {
+	ids   []uint32
+	known map[uint32]string
+	ahead [][]uint32 // those of ids that are to come, by front
+	reads int        // of all, that had begun
+}
 
-// ask returns the IDs to be looked at, in order: of late jobs, which may have started, and of those to come; and the marks of the former, but for
+func newLateJobs() lateJobs {
+	return lateJobs{listed: map[uint32]bool{}, jobs: map[uint32]lateJob{}, gone: map[uint32]bool{}, marked: map[uint32]bool{}, had: newLateHad()}
+}
+
+func newLateHad() lateHad {
+	return lateHad{map[uint32]bool{}, map[uint32]bool{}, map[uint32]bool{}, map[uint32]bool{}}
+}
+
+// ask returns the IDs to be looked at: of late jobs, which may have started, and of those to come; and the marks of the former, but for
 // some that slurmctld had not looked at: they may come to wait for something else. Arrays are not looked at again: slurmctld would tell of each of their tasks.
-func (l *lateJobs) ask() (ids []uint32, known map[uint32]string) {
-	known = map[uint32]string{}
+func (l *lateJobs) ask() question {
+	q := question{known: map[uint32]string{}, reads: l.reads}
 	again := 0
 	for _, id := range slices.Sorted(maps.Keys(l.jobs)) {
 		j := l.jobs[id]
 		if j.ArrayTasks != "" {
 			continue
 		}
-		ids = append(ids, id)
+		q.ids = append(q.ids, id)
 		if j.Reason != "None" || again >= mostAgain {
-			known[id] = j.mark
+			q.known[id] = j.mark
 		} else {
 			again++
 		}
 	}
-	if l.last > 0 && len(l.jobs) < mostLate {
-		for i := range uint32(window) {
-			ids = append(ids, l.last+1+i)
-		}
+	if len(l.jobs) < mostLate {
+		q.ahead = l.next.ask(func(id uint32) bool {
+			_, late := l.jobs[id]
+			return late || l.listed[id] || l.marked[id] || l.had.marked[id]
+		})
+		q.ids = append(q.ids, slices.Concat(q.ahead...)...)
 	}
-	return ids, known
+	return q
 }
 
 // take takes in what PeekJobs has answered: whether late jobs came or changed, whether some wait no more, and whether there may be more than were looked at.
-func (l *lateJobs) take(jobs []scaler.Job, marks map[uint32]string) (came, went, more bool) {
+// An answer to a question that is older than what all were read to be is worth nothing.
+func (l *lateJobs) take(q question, jobs []scaler.Job, marks map[uint32]string) (came, went, more bool) {
+	if q.reads < l.taken {
+		return false, false, true
+	}
 	read := make(map[uint32]bool, len(jobs))
 	for _, j := range jobs {
 		read[j.ID] = true
-		late := lateJob{j, marks[j.ID]}
-		came = came || l.jobs[j.ID] != late
-		l.jobs[j.ID] = late
+		if late := (lateJob{j, marks[j.ID]}); l.jobs[j.ID] != late {
+			came = true
+			l.jobs[j.ID] = late
+			delete(l.had.jobs, j.ID)
+			l.had.unsure[j.ID] = q.reads < l.reads
+		}
 		delete(l.gone, j.ID)
 	}
 	for id, j := range l.jobs {
 		if !read[id] && j.ArrayTasks == "" && marks[id] != j.mark {
 			delete(l.jobs, id)
+			delete(l.had.jobs, id)
 			l.gone[id], went = true, true
+			delete(l.had.gone, id)
 		}
 	}
-	_, more = marks[l.last+window]
 	for id := range marks {
-		l.last = max(l.last, id)
+		l.marked[id] = true
 	}
-	return came, went, more
+	return came, went, l.next.seen(q.ahead, marks)
 }
 
 // begin notes that a read of all jobs begins: what is found from now on may be missing in it, or otherwise.
 func (l *lateJobs) begin() {
-	l.had = lateHad{map[uint32]bool{}, maps.Clone(l.gone)}
+	maps.Copy(l.had.marked, l.marked)
+	l.had = lateHad{map[uint32]bool{}, maps.Clone(l.gone), l.had.marked, map[uint32]bool{}}
 	for id := range l.jobs {
 		l.had.jobs[id] = true
 	}
+	l.marked = map[uint32]bool{}
+	l.reads++
 }
 
-// all takes in a read of all jobs. before is the one before it.
-func (l *lateJobs) all(before, jobs []scaler.Job) {
-	newest, listed := uint32(0), map[uint32]bool{}
+// all takes in a read of all jobs.
+func (l *lateJobs) all(jobs []scaler.Job) {
+	var fresh []uint32
+	listed := make(map[uint32]bool, len(jobs))
 	for i := range jobs {
 		j := &jobs[i]
-		newest = max(newest, j.ID)
-		if late, ok := l.jobs[j.ID]; ok {
-			listed[j.ID] = true
-			if l.had.jobs[j.ID] && j.State == scaler.JobPending {
-				late.Job = *j
-				l.jobs[j.ID] = late
-			}
+		listed[j.ID] = true
+		if !l.listed[j.ID] && !l.had.marked[j.ID] && !l.marked[j.ID] {
+			fresh = append(fresh, j.ID)
 		}
-	}
-	if newest < l.last { // the newest has ended; or slurmctld has begun again with small numbers, which jobs that nobody knew tell
-		known := make(map[uint32]bool, len(before))
-		for i := range before {
-			known[before[i].ID] = true
+		late, ok := l.jobs[j.ID]
+		switch {
+		case !ok:
+		case !l.had.jobs[j.ID] && !l.had.unsure[j.ID] && late.ArrayTasks == "": // what was found since the read began is newer
+		case j.State != scaler.JobPending:
+			delete(l.jobs, j.ID)
+		default: // of an array's tasks those that have started are in this read, too
+			late.Job = *j
+			l.jobs[j.ID] = late
 		}
-		newest = 0
-		for i := range jobs {
-			if id := jobs[i].ID; !known[id] && !l.had.jobs[id] && !l.had.gone[id] {
-				newest = max(newest, id)
-			}
-		}
-	}
-	if newest > 0 {
-		l.last = newest
 	}
 	for id := range l.had.gone {
 		delete(l.gone, id)
 	}
 	ids := slices.Sorted(maps.Keys(l.jobs))
 	for i, id := range ids {
-		l.last = max(l.last, id)
 		forgotten := l.had.jobs[id] && !listed[id]              // by slurmctld
 		if forgotten || listed[id] && i < len(ids)-mostLate/2 { // make place: from now on the reads of all tell of it
 			delete(l.jobs, id)
 		}
 	}
-	l.had = lateHad{}
+	l.next.all(fresh)
+	l.listed, l.had, l.taken = listed, newLateHad(), l.reads
 }
 
 // with returns the jobs of the last read of all, as far as nothing newer is known, and the late ones. It leaves jobs alone.

@@ -38,16 +38,22 @@ func (l *long) QueueJobs(_ context.Context, since time.Time) ([]scaler.Job, time
 		return nil, time.Time{}, nil
 	}
 	jobs := slices.DeleteFunc(slices.Clone(l.jobs), func(j scaler.Job) bool { return j.State == scaler.JobEnded })
+	l.asked = append(l.asked, "jobs")
+	writes := l.writes
 	l.mu.Unlock()
-	time.Sleep(l.writes)
+	time.Sleep(writes)
 	l.mu.Lock()
 	return jobs, at, l.fails
 }
 
-func (l *long) PeekJobs(_ context.Context, ids []uint32, known map[uint32]string) (jobs []scaler.Job, marks map[uint32]string, err error) {
+func (l *long) PeekJobs(ctx context.Context, ids []uint32, known map[uint32]string) (jobs []scaler.Job, marks map[uint32]string, err error) {
 	takes := 5 * time.Millisecond
 	l.do(func() { takes += l.peekHangs })
-	time.Sleep(takes)
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.peeks++
@@ -179,6 +185,144 @@ func TestShortQueuesAreReadWhole(t *testing.T) {
 	})
 }
 
+// Nor does it matter how long nodes take: new jobs are looked for meanwhile, too.
+func TestNewJobsWhileNodesAreRead(t *testing.T) {
+	for _, more := range []time.Duration{450 * time.Millisecond, 7 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			l, ns := longQueue(2 * time.Second)
+			l.more = more
+			_, pending := runLong(t, l, ns, slog.New(slog.DiscardHandler))
+			time.Sleep(10 * time.Second)
+			for id := range uint32(200) {
+				l.submit(101+id, "cpu")
+				time.Sleep(time.Second)
+				require.EqualValues(t, 1, pending())
+				l.set(101+id, scaler.JobEnded)
+				time.Sleep(time.Second + time.Duration(id%7)*100*time.Millisecond)
+				require.Zero(t, pending())
+			}
+		})
+	}
+}
+
+// What somebody asks for anew is reckoned at once, also while all is read.
+func TestWithWhileAllIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, ns := longQueue(20 * time.Second)
+		w, _ := runLong(t, l, ns, slog.New(slog.DiscardHandler))
+		for n := range 60 {
+			l.do(func() { l.changedAt = time.Now().Unix() })
+			start := time.Now()
+			_, err := w.With(t.Context(), "", scaler.NodeSet{Name: fmt.Sprint(n)})
+			require.NoError(t, err)
+			require.Less(t, time.Since(start), time.Second)
+			time.Sleep(time.Second)
+			ns.set([]scaler.NodeSet{{Name: "cpu"}, {Name: fmt.Sprint("set", n)}})
+			time.Sleep(time.Second)
+			f, err := w.Latest()
+			require.NoError(t, err)
+			_, ok := f.NodeSet(fmt.Sprint("set", n))
+			require.True(t, ok)
+		}
+	})
+}
+
+// Where a job runs that was found and has started nodes tell only when they are read again; that is soon.
+func TestNodesFollowLateJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, ns := longQueue(20 * time.Second)
+		w, pending := runLong(t, l, ns, slog.New(slog.DiscardHandler))
+		for id := range uint32(9) {
+			time.Sleep(40*time.Second + time.Duration(id)*3*time.Second)
+			f, err := w.Latest()
+			require.NoError(t, err)
+			require.False(t, f.NodesOlder)
+			l.submit(101+id, "cpu")
+			time.Sleep(time.Second)
+			require.EqualValues(t, 1, pending())
+			l.set(101+id, scaler.JobRunning)
+			l.do(func() {
+				l.jobs[len(l.jobs)-1].Nodes = l.nodes[id].Name
+				l.nodes[id].State, l.nodes[id].AllocCPUs = scaler.NodeUp, 4
+			})
+			time.Sleep(time.Second)
+			f, err = w.Latest()
+			require.NoError(t, err)
+			require.True(t, f.NodesOlder, id)
+			time.Sleep(90 * time.Second)
+			require.EqualValues(t, id+1, nodes(t, w, "cpu"))
+			f, err = w.Latest()
+			require.NoError(t, err)
+			require.False(t, f.NodesOlder)
+		}
+	})
+}
+
+// IDs that begin again, with high ones still about and small ones in use, make new jobs late once, until all are read.
+func TestIDsBeginAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, ns := longQueue(20 * time.Second)
+		for id := uint32(1); id < 3000; id += 2 {
+			l.submit(id, "other")
+		}
+		l.submit(0x03feffff, "other")
+		_, pending := runLong(t, l, ns, slog.New(slog.DiscardHandler))
+		l.submit(2, "cpu")
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 1, pending())
+		l.do(func() { l.read = 0 })
+		for i := range uint32(20) {
+			l.submit(4+2*i, "cpu")
+			time.Sleep(time.Second)
+			require.EqualValues(t, 2+i, pending())
+			l.submit(0x03fe0000-i*10000, "other") // are queued once more
+		}
+		l.do(func() { assert.Less(t, l.read, 50, "jobs that are known are not read again") })
+	})
+}
+
+// When the queue has become short nothing is looked at in between, and what was found before counts no longer than it waits.
+func TestQueueBecomesShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, ns := longQueue(20 * time.Second)
+		_, pending := runLong(t, l, ns, slog.New(slog.DiscardHandler))
+		for id := range uint32(30) {
+			l.submit(101+id, "cpu")
+		}
+		time.Sleep(time.Second)
+		require.EqualValues(t, 30, pending())
+		l.do(func() { l.writes = 10 * time.Millisecond })
+		time.Sleep(time.Minute)
+		for id := range uint32(30) {
+			l.set(101+id, scaler.JobRunning)
+			time.Sleep(3 * time.Second)
+			require.EqualValues(t, 29-id, pending())
+		}
+	})
+}
+
+// Reads of a long queue cost slurmrestd much: nothing but changes makes them frequent.
+func TestQuietLongQueueIsReadSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, ns := longQueue(17 * time.Second)
+		w, _ := runLong(t, l, ns, slog.New(slog.DiscardHandler))
+		time.Sleep(time.Minute)
+		l.counts()
+		for range 3600 {
+			time.Sleep(time.Second)
+			f, err := w.Latest()
+			require.NoError(t, err)
+			require.Less(t, time.Since(f.Read), 40*time.Second)
+		}
+		assert.InDelta(t, 3600/(restAll*17+17), l.counts()["jobs"], 2)
+		for id := range uint32(36) {
+			l.submit(101+id, "other")
+			time.Sleep(100 * time.Second)
+		}
+		assert.InDelta(t, 2*36, l.counts()["jobs"], 3, "a read that was due to a change, and the one that sees what changed in its second, are as good")
+	})
+}
+
 // Without answers new jobs come with the next read of all, as they would without looking.
 func TestPeekFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -193,7 +337,7 @@ func TestPeekFails(t *testing.T) {
 		require.EqualValues(t, 1, pending())
 		time.Sleep(3 * time.Minute)
 		l.do(func() {
-			assert.Less(t, l.peeks, 6)
+			assert.Less(t, l.peeks, 12)
 			l.peekErr = nil
 		})
 		assert.Equal(t, 1, strings.Count(log.String(), "looking for them failed"), log.String())
@@ -204,19 +348,33 @@ func TestPeekFails(t *testing.T) {
 	})
 }
 
-// While all jobs cannot be read, new ones do not make it look as if they could.
+// A look that hangs holds up no read: new jobs come with those, and at once when looks are answered again.
 func TestPeekHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ns := longQueue(time.Second)
-		w, _ := runLong(t, l, ns, slog.New(slog.DiscardHandler))
+		var log strings.Builder
+		w, pending := runLong(t, l, ns, slog.New(slog.NewTextHandler(&log, nil)))
 		l.do(func() { l.peekHangs = time.Hour })
-		time.Sleep(40 * time.Second)
-		_, err := w.Latest()
-		require.ErrorContains(t, err, "slurmrestd has not answered for ")
-		require.ErrorContains(t, err, " (new jobs)")
+		for id := range uint32(20) {
+			l.submit(101+id, "cpu")
+			time.Sleep(10 * time.Second)
+			require.EqualValues(t, id+1, pending())
+			f, err := w.Latest()
+			require.NoError(t, err)
+			require.Less(t, time.Since(f.Read), 10*time.Second)
+		}
+		require.Contains(t, log.String(), "looking for them failed")
+		l.do(func() { l.peekHangs, l.writes = 0, 20*time.Second })
+		time.Sleep(3 * time.Minute)
+		for id := range uint32(40) {
+			l.submit(121+id, "cpu")
+			time.Sleep(time.Second)
+			require.EqualValues(t, id+21, pending())
+		}
 	})
 }
 
+// While all jobs cannot be read, new ones do not make it look as if they could.
 func TestNewJobsAloneAreNoRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ns := longQueue(10 * time.Second)
@@ -228,147 +386,6 @@ func TestNewJobsAloneAreNoRead(t *testing.T) {
 		_, err := w.Latest()
 		require.ErrorAs(t, err, &old)
 		assert.ErrorContains(t, err, "out of memory")
-	})
-}
-
-func TestLateJobs(t *testing.T) {
-	job := func(ids ...uint32) (jobs []scaler.Job) {
-		for _, id := range ids {
-			jobs = append(jobs, scaler.Job{ID: id})
-		}
-		return jobs
-	}
-	ids := func(jobs []scaler.Job) (ids []uint32) {
-		for _, j := range jobs {
-			ids = append(ids, j.ID)
-		}
-		return ids
-	}
-	marks := func(of ...uint32) map[uint32]string {
-		m := map[uint32]string{}
-		for _, id := range of {
-			m[id] = "PENDING"
-		}
-		return m
-	}
-	fresh := func() *lateJobs {
-		l := newLateJobs()
-		l.begin()
-		l.all(nil, job(5, 7))
-		return &l
-	}
-	t.Run("nothing is known", func(t *testing.T) {
-		l := newLateJobs()
-		asked, _ := l.ask()
-		assert.Empty(t, asked)
-	})
-	t.Run("those to come", func(t *testing.T) {
-		asked, known := fresh().ask()
-		assert.Len(t, asked, window)
-		assert.EqualValues(t, 8, asked[0])
-		assert.Empty(t, known)
-	})
-	t.Run("found while all are read", func(t *testing.T) {
-		l := fresh()
-		l.take(job(8), marks(8))
-		l.begin()
-		l.take(job(9), marks(8, 9))
-		before := job(5, 7)
-		l.all(before, before)
-		assert.Equal(t, []uint32{5, 7, 9}, ids(l.with(before)), "8 has ended and is forgotten, 9 came after")
-		assert.EqualValues(t, 9, l.last)
-	})
-	t.Run("read with all", func(t *testing.T) {
-		l := fresh()
-		l.take(job(8), marks(8))
-		l.begin()
-		all := []scaler.Job{{ID: 5}, {ID: 7}, {ID: 8, Reason: "Resources"}}
-		l.all(job(5, 7), all)
-		assert.Equal(t, all, l.with(all), "once, and as it is now")
-	})
-	t.Run("started while all are read", func(t *testing.T) {
-		l := fresh()
-		l.take(job(8), marks(8))
-		l.begin()
-		_, went, _ := l.take(nil, map[uint32]string{8: "RUNNING"})
-		assert.True(t, went)
-		all := job(5, 7, 8)
-		l.all(job(5, 7), all)
-		assert.Equal(t, []uint32{5, 7}, ids(l.with(all)), "the read of all began before")
-		l.begin()
-		l.all(all, all)
-		assert.Equal(t, []uint32{5, 7, 8}, ids(l.with(all)), "it waits again")
-	})
-	t.Run("starts and waits again while all are read", func(t *testing.T) {
-		l := fresh()
-		l.take(job(8), marks(8))
-		l.begin()
-		l.take(nil, map[uint32]string{8: "RUNNING"})
-		l.take(job(8), marks(8))
-		all := job(5, 7, 8)
-		l.all(job(5, 7), all)
-		assert.Equal(t, []uint32{5, 7, 8}, ids(l.with(all)))
-	})
-	t.Run("not looked at by slurmctld", func(t *testing.T) {
-		l := fresh()
-		first := []scaler.Job{{ID: 8, Reason: "None"}, {ID: 9, Reason: "Resources"}}
-		l.take(first, marks(8, 9))
-		_, known := l.ask()
-		assert.Equal(t, marks(9), known, "8 is read again")
-		came, went, _ := l.take(first[:1], marks(8, 9))
-		assert.False(t, came || went)
-		came, went, _ = l.take([]scaler.Job{{ID: 8, Reason: "QOSMaxJobsPerUserLimit"}}, marks(8, 9))
-		assert.Equal(t, []bool{true, false}, []bool{came, went})
-		_, known = l.ask()
-		assert.Equal(t, marks(8, 9), known)
-	})
-	t.Run("place for others", func(t *testing.T) {
-		l := fresh()
-		var many []scaler.Job
-		var of []uint32
-		for id := range uint32(mostLate) {
-			many, of = append(many, scaler.Job{ID: 8 + id}), append(of, 8+id)
-		}
-		l.take(many, marks(of...))
-		asked, _ := l.ask()
-		assert.Len(t, asked, mostLate, "no more are looked for")
-		l.begin()
-		l.all(nil, many)
-		asked, _ = l.ask()
-		assert.Len(t, asked, mostLate/2+window)
-		assert.EqualValues(t, 8+mostLate/2, asked[0], "the newest stay")
-		assert.Len(t, l.with(many), mostLate)
-	})
-	t.Run("the newest has ended", func(t *testing.T) {
-		l := fresh()
-		l.take(nil, map[uint32]string{40: "COMPLETED"})
-		l.begin()
-		l.all(job(5, 7), job(5))
-		asked, _ := l.ask()
-		assert.EqualValues(t, 41, asked[0], "IDs are not given out twice")
-	})
-	t.Run("small numbers again", func(t *testing.T) {
-		l := fresh()
-		l.begin()
-		l.all(job(5, 7), job(1, 2, 5))
-		asked, _ := l.ask()
-		assert.EqualValues(t, 3, asked[0])
-	})
-	t.Run("an array is not looked at again", func(t *testing.T) {
-		l := fresh()
-		l.take([]scaler.Job{{ID: 8, ArrayTasks: "0-9"}}, map[uint32]string{8: "8_* PENDING"})
-		asked, known := l.ask()
-		assert.Empty(t, known)
-		assert.EqualValues(t, 9, asked[0])
-		came, went, _ := l.take(nil, map[uint32]string{9: "9_0 RUNNING"})
-		assert.False(t, came || went)
-		l.begin()
-		l.all(job(5, 7), []scaler.Job{{ID: 5}, {ID: 7}, {ID: 8, ArrayTasks: "1-9"}})
-		assert.Equal(t, "1-9", l.with(nil)[0].ArrayTasks)
-	})
-	t.Run("more", func(t *testing.T) {
-		_, _, more := fresh().take(nil, marks(7+window))
-		assert.True(t, more)
 	})
 }
 

@@ -19,6 +19,9 @@ const (
 	DefaultRest       = 2
 	DefaultMaxAge     = 30 * time.Second
 
+	// restAll is how long all jobs are not read again though nothing has changed, as a multiple of what the read took, and at most.
+	restAll, restAllMost = 10, 10 * time.Minute
+
 	selectEvery = 10 * time.Minute
 	retryFirst  = 500 * time.Millisecond
 	retryMost   = 5 * time.Second
@@ -160,13 +163,10 @@ func (w *Watcher) announce() {
 
 // Run reads the queue until ctx is done.
 func (w *Watcher) Run(ctx context.Context) error {
-	r := reader{w: w, options: w.cfg.Options, partitionsOf: map[string][]string{}, late: newLateJobs()}
+	r := reader{w: w, options: w.cfg.Options, partitionsOf: map[string][]string{}, late: newLateJobs(), peek: peeker{answer: make(chan peeked, 1)}}
+	defer r.endPeek()
 	pause := retryFirst
 	for {
-		var sets <-chan struct{}
-		if w.cfg.NodeSets != nil {
-			sets = w.cfg.NodeSets.Changed()
-		}
 		err := r.look(ctx)
 		wait := r.jobsNext.Sub(w.cfg.Now())
 		if err != nil && ctx.Err() == nil {
@@ -174,8 +174,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 			wait, pause = pause, min(2*pause, retryMost)
 		} else {
 			pause = retryFirst
-			if r.peeks() && r.peekNext.Before(r.jobsNext) {
-				wait = r.peekNext.Sub(w.cfg.Now())
+			if r.peeks() && !r.peek.under && r.peek.next.Before(r.jobsNext) {
+				wait = r.peek.next.Sub(w.cfg.Now())
 			}
 		}
 		r.failed = err != nil
@@ -185,8 +185,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 			timer.Stop()
 			return nil
 		case <-timer.C:
-		case <-sets:
-			r.stale = true
+		case p := <-r.peek.answer:
+			r.takePeek(ctx, p)
+		case <-r.sets:
+			r.sets, r.stale = nil, true
 		case <-w.wake:
 			r.stale = true
 		}
@@ -229,12 +231,12 @@ type reader struct {
 	partitionsOf map[string][]string // of NodeSets, as last seen
 	left         map[string]bool     // nodes whose jobs have all gone since nodes were read
 
-	jobs     []scaler.Job // of the last read of all; those of snap, without late ones
-	late     lateJobs
-	peekNext time.Time // when new ones may be looked for
-	peekErr  string    // how that failed
-	started  bool      // some of the late ones have, since the nodes were read
-	failed   bool      // the last look
+	jobs    []scaler.Job // of the last read of all; those of snap, without late ones
+	late    lateJobs
+	peek    peeker
+	started bool            // some of the late ones have, since a read of the nodes last began
+	failed  bool            // the last look
+	sets    <-chan struct{} // closed when there are other NodeSets than those in the figures
 }
 
 // look reads what is due. Nodes are read before jobs and never without: a job that starts between the two is then seen on its nodes, and
@@ -243,23 +245,21 @@ func (r *reader) look(ctx context.Context) error {
 	cfg := &r.w.cfg
 	start := cfg.Now()
 	if start.Before(r.jobsNext) {
-		if r.peeks() {
-			r.w.ask("new jobs")
-			r.peek(ctx)
-			r.w.ask("")
+		if r.peeks() && r.mayPeek() && !start.Before(r.peek.next) {
+			r.startPeek(ctx)
 		}
 		return r.publish()
 	}
 	due := r.nodesOlder || !start.Before(r.nodesSeen.Add(cfg.NodesEvery))
 	fresh := due && !start.Before(r.nodesNext)
 	take := func() {}
+	r.started = false
 	if fresh {
 		var err error
 		if take, err = r.readNodes(ctx); err != nil {
 			return err
 		}
 	}
-	r.started = false
 	changed, err := r.readJobs(ctx, take)
 	if err != nil {
 		return err
@@ -275,18 +275,18 @@ func (r *reader) readNodes(ctx context.Context) (take func(), err error) {
 		return nil, err
 	}
 	start := r.w.cfg.Now()
-	partitions, err := timed(r.w, "partitions", func() ([]scaler.Partition, error) { return r.w.cfg.Queue.QueuePartitions(ctx) })
+	partitions, took, err := timed(ctx, r, "partitions", func() ([]scaler.Partition, error) { return r.w.cfg.Queue.QueuePartitions(ctx) })
 	if err != nil {
 		return nil, err
 	}
 	if len(partitions) == 0 { // slurmctld has some; all jobs would look as if nothing could run them
 		return nil, errors.New("there are no partitions in Slurm's answer: may the token's user see them? It has to be SlurmUser, or an operator")
 	}
-	nodes, err := timed(r.w, "nodes", func() ([]scaler.Node, error) { return r.w.cfg.Queue.QueueNodes(ctx) })
+	nodes, also, err := timed(ctx, r, "nodes", func() ([]scaler.Node, error) { return r.w.cfg.Queue.QueueNodes(ctx) })
 	if err != nil {
 		return nil, err
 	}
-	r.nodesTook = r.w.cfg.Now().Sub(start)
+	r.nodesTook = took + also
 	// Half a MaxAge, and two reads that take as long, would make them too old.
 	r.nodesNext = r.restAfter(r.nodesTook, r.w.cfg.MaxAge/4)
 	return func() {
@@ -305,7 +305,7 @@ func (r *reader) readSelect(ctx context.Context) error {
 		s    scaler.Select
 		told bool
 	}
-	a, err := timed(r.w, "configuration", func() (answer, error) {
+	a, _, err := timed(ctx, r, "configuration", func() (answer, error) {
 		s, told, err := selector.Select(ctx)
 		return answer{s, told}, err
 	})
@@ -323,44 +323,54 @@ func (r *reader) readSelect(ctx context.Context) error {
 func (r *reader) readJobs(ctx context.Context, nodes func()) (bool, error) {
 	cfg := &r.w.cfg
 	start, since := cfg.Now(), r.since
-	if start.Sub(r.allAt) >= cfg.AllEvery {
+	if start.Sub(r.allAt) >= max(cfg.AllEvery, min(restAll*r.jobsTook, restAllMost)) {
 		since = time.Time{}
 	}
+	r.late.begin()
 	r.w.ask("jobs")
-	a := r.wait(ctx, since)
+	var jobs []scaler.Job
+	var at time.Time
+	var took time.Duration
+	var err error
+	r.during(ctx, func() {
+		jobs, at, err = cfg.Queue.QueueJobs(ctx, since)
+		took = cfg.Now().Sub(start)
+	})
 	r.w.ask("")
 	what := "jobs"
-	if a.err == nil && a.at.IsZero() {
+	if err == nil && at.IsZero() {
 		what = "unchanged"
 	}
-	cfg.OnRead(what, a.took, a.err)
-	if a.err != nil {
-		return false, a.err
+	cfg.OnRead(what, took, err)
+	if err != nil {
+		return false, err
 	}
 	r.jobsSeen = start
 	nodes()
-	if a.at.IsZero() {
+	if at.IsZero() {
 		r.jobsNext = cfg.Now().Add(cfg.Every)
 		return false, nil
 	}
-	if since.IsZero() {
-		r.allAt = start
-	}
-	r.leave(a.jobs)
-	r.late.all(r.jobs, a.jobs)
-	r.jobs, r.snap.Jobs = a.jobs, r.late.with(a.jobs)
-	r.since, r.stale, r.jobsTook = a.at, true, a.took
-	r.jobsNext = r.restAfter(a.took, cfg.MaxAge/2)
+	r.allAt = start
+	r.leave(jobs)
+	r.late.all(jobs)
+	r.jobs, r.snap.Jobs = jobs, r.late.with(jobs)
+	r.since, r.stale, r.jobsTook = at, true, took
+	r.jobsNext = r.restAfter(took, cfg.MaxAge/2)
 	return true, nil
 }
 
-func timed[T any](w *Watcher, what string, read func() (T, error)) (T, error) {
+func timed[T any](ctx context.Context, r *reader, what string, read func() (T, error)) (v T, took time.Duration, err error) {
+	w := r.w
 	start := w.cfg.Now()
 	w.ask(what)
-	v, err := read()
+	r.during(ctx, func() {
+		v, err = read()
+		took = w.cfg.Now().Sub(start)
+	})
 	w.ask("")
-	w.cfg.OnRead(what, w.cfg.Now().Sub(start), err)
-	return v, err
+	w.cfg.OnRead(what, took, err)
+	return v, took, err
 }
 
 // ask notes what Slurm is being asked for.
@@ -399,7 +409,7 @@ func (r *reader) publish() error {
 	r.misses = r.misses.Tell(scaler.MissesOf(f.Report), w.cfg.Log.Warn)
 	r.stale, r.begins = false, nextBegin(now, snap.Jobs)
 	rest := end.Add(end.Sub(now)) // leave the CPU to those who ask
-	for _, next := range []*time.Time{&r.jobsNext, &r.peekNext} {
+	for _, next := range []*time.Time{&r.jobsNext, &r.peek.next} {
 		if next.Before(rest) {
 			*next = rest
 		}
@@ -448,6 +458,7 @@ func (r *reader) complete(now time.Time) (scaler.Snapshot, int, uint64, error) {
 	var sets []scaler.NodeSet
 	owner := func(string) string { return "" }
 	if w.cfg.NodeSets != nil {
+		r.sets = w.cfg.NodeSets.Changed() // before they are asked for, so that nothing is missed
 		var err error
 		if sets, owner, err = w.cfg.NodeSets.NodeSets(); err != nil {
 			return scaler.Snapshot{}, 0, 0, err

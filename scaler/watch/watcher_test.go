@@ -126,10 +126,10 @@ func (s *sets) Changed() <-chan struct{} {
 	return s.changed
 }
 
-func (s *sets) set(list []scaler.NodeSet, err error) {
+func (s *sets) set(list []scaler.NodeSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list, s.err = list, err
+	s.list, s.err = list, nil
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -313,18 +313,18 @@ func TestNodeSetsChange(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		_, err := w.Latest()
 		require.EqualError(t, err, "Slurm's queue has not been read yet: NodeSets not read")
-		ns.set([]scaler.NodeSet{{Name: "other"}}, nil)
+		ns.set([]scaler.NodeSet{{Name: "other"}})
 		synctest.Wait()
 		time.Sleep(100 * time.Millisecond) // the reads that were due
 		f, err := w.Latest()
 		require.NoError(t, err)
 		_, ok := f.NodeSet("cpu")
 		assert.False(t, ok)
-		ns.set([]scaler.NodeSet{{Name: "cpu"}}, nil)
+		ns.set([]scaler.NodeSet{{Name: "cpu"}})
 		time.Sleep(100 * time.Millisecond)
 		assert.Equal(t, 1, nodes(t, w, "cpu"))
 		// Names without records count once they have room in a partition that is known.
-		ns.set([]scaler.NodeSet{{Name: "cpu", Max: 12, Shape: shape}}, nil)
+		ns.set([]scaler.NodeSet{{Name: "cpu", Max: 12, Shape: shape}})
 		for id := range uint32(20) {
 			s.submit(id+2, "cpu")
 		}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,8 +29,14 @@ import (
 // longJobs make a queue that takes seconds to be read.
 const longJobs = 4000
 
-// A new job counts within a second though reading the queue takes several.
+// A new job counts within a second though reading the queue takes several. JOBS says how many there are.
 func TestScalerLongQueue(t *testing.T) {
+	longJobs := longJobs
+	if text := os.Getenv("JOBS"); text != "" {
+		var err error
+		longJobs, err = strconv.Atoi(text)
+		require.NoError(t, err, "JOBS")
+	}
 	forScaling(t, func(t *testing.T, version string) {
 		c := deploy(t, "long", version, stack.Options{
 			NoBridge: true, SuspendTime: 3600, ResumeTimeout: 3600,
@@ -45,7 +52,7 @@ func TestScalerLongQueue(t *testing.T) {
 		pushes := d.stream(others)
 		require.False(t, d.pushed(pushes))
 		var on, off []time.Duration
-		for i := range 8 {
+		for i := range 12 {
 			time.Sleep(time.Duration(i%4) * 900 * time.Millisecond) // in the middle of reads, and of rests
 			id := c.sbatch("sleep 600", "-p", "shapes")
 			submitted := time.Now()
@@ -61,7 +68,7 @@ func TestScalerLongQueue(t *testing.T) {
 		slices.Sort(off)
 		t.Logf("%.0f reads of %d jobs took %.2f s each; a new one was pushed after %v, its end after %v", count, longJobs, sum/count, on, off)
 		assert.Greater(t, sum/count, 0.5, "or the queue is too short for this test")
-		assert.Less(t, on[len(on)/2-1], time.Second, "half of them: with a busy machine, slurmrestd, that writes all jobs meanwhile, is late with single ones")
+		assert.Less(t, on[len(on)-2], time.Second, "all but one, for which slurmrestd, that writes all jobs meanwhile, or the machine may have been too busy")
 		assert.Positive(t, d.reads()["new jobs"])
 		assert.NotContains(t, d.log.String(), "looking for them failed")
 	})
