@@ -13,11 +13,17 @@ import (
 // BenchmarkTenThousandNodesFail has 1,000 jobs on 10,000 nodes for which there is no room: all are given back at once. Steps and
 // NextWake are timed.
 func BenchmarkTenThousandNodesFail(b *testing.B) {
+	for _, strategy := range []powersave.BootStrategy{powersave.AllOrNothing, powersave.Greedy} {
+		b.Run(string(strategy), func(b *testing.B) { failTenThousand(b, strategy) })
+	}
+}
+
+func failTenThousand(b *testing.B, strategy powersave.BootStrategy) {
 	const gangs = 1000
 	var spent, longest time.Duration
 	steps := 0
 	for b.Loop() {
-		w := newFailing(b, gangs)
+		w := newFailing(b, gangs, strategy)
 		w.run()
 		spent, longest, steps = spent+w.spent, max(longest, w.longest), steps+w.steps
 		if w.held != gangs || w.off != 10*gangs || !w.engine.Settled() {
@@ -50,7 +56,7 @@ const (
 	failingLeaving = powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweringDown
 )
 
-func newFailing(b *testing.B, gangs int) *failing {
+func newFailing(b *testing.B, gangs int, strategy powersave.BootStrategy) *failing {
 	w := &failing{b: b, engine: powersave.New(powersave.Config{Alone: true}), now: epoch, states: map[string]powersave.NodeState{}}
 	all, err := slurmconf.ParseHostlist(fmt.Sprintf("n-[0-%d]", 10*gangs-1))
 	if err != nil {
@@ -59,7 +65,7 @@ func newFailing(b *testing.B, gangs int) *failing {
 	for name := range all.All() {
 		w.names, w.states[name] = append(w.names, name), failingBoots
 	}
-	w.events = []powersave.Event{powersave.NodeSetsRead{NodeSets: []powersave.NodeSet{{Name: "n", Nodes: all}}}, powersave.PodsRead{}}
+	w.events = []powersave.Event{powersave.NodeSetsRead{NodeSets: []powersave.NodeSet{{Name: "n", Nodes: all, Strategy: strategy}}}, powersave.PodsRead{}}
 	for j := range gangs {
 		nodes := slurmconf.NewHostlist(w.names[10*j : 10*j+10]...)
 		job := powersave.Job{ID: uint32(j + 1), Nodes: nodes}

@@ -18,7 +18,8 @@ trap cleanup EXIT
 echo "measuring the resume program"
 go run ./hack/bench/resume -program bin/resume >out/bench-resume.json
 echo "measuring the engine"
-go test ./powersave -run '^$' -bench TenThousand -benchtime 10x | tee out/bench-engine.txt
+go test ./powersave -run '^$' -bench 'TenThousandNodes(Offerings)?$' -benchtime 10x | tee out/bench-engine.txt
+go test ./powersave -run '^$' -bench TenThousandNodesFail -benchtime 2x | tee -a out/bench-engine.txt
 echo "measuring the simulator"
 go test ./powersave/sim -run '^$' -bench Schedules -benchtime 1x | tee out/bench-sim.txt
 echo "measuring the demand model"
