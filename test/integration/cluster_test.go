@@ -60,6 +60,16 @@ func forScaling(t *testing.T, test func(t *testing.T, version string)) {
 	forVersions(t, of, test)
 }
 
+// forFaults is the same for make test-faults; make test takes the oldest version.
+func forFaults(t *testing.T, test func(t *testing.T, version string)) {
+	t.Parallel()
+	of := versions()
+	if !everyVersion {
+		of = of[:1]
+	}
+	forVersions(t, of, test)
+}
+
 func versions() []string {
 	if only := os.Getenv("SLURM_VERSIONS"); only != "" {
 		return strings.Fields(only)

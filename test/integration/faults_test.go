@@ -19,7 +19,7 @@ import (
 
 // The bridge and slurmctld are killed, and pods taken away, while a job's nodes boot: the job runs all the same.
 func TestRestarts(t *testing.T) {
-	forEachVersion(t, func(t *testing.T, version string) {
+	forFaults(t, func(t *testing.T, version string) {
 		c := deploy(t, "restarts", version, stack.Options{Gate: true, PartitionLines: []string{
 			"PartitionName=cpu Nodes=cpu-[0-9] Default=YES", "PartitionName=slow Nodes=slow-[0-1]",
 		}}, nodeSet{name: "cpu", nodes: "cpu-[0-9]"}, nodeSet{name: "slow", nodes: "slow-[0-1]", gated: true})
@@ -100,7 +100,7 @@ func TestRestarts(t *testing.T) {
 
 // Nodes that cannot boot: pods go, the reason stands on the node, others go on.
 func TestBootsThatFail(t *testing.T) {
-	forEachVersion(t, func(t *testing.T, version string) {
+	forFaults(t, func(t *testing.T, version string) {
 		c := deploy(t, "fails", version, stack.Options{Gate: true, ResumeTimeout: 20,
 			NodeLines: []string{"NodeName=ghost-0 CPUs=2 RealMemory=400 State=CLOUD"},
 		}, nodeSet{name: "cpu", nodes: "cpu-[0-3]"}, nodeSet{name: "bad", nodes: "bad-0", image: "slurmtide/none:such"})

@@ -21,7 +21,7 @@ import (
 
 // Jobs that cannot get all their nodes: all are given back within seconds, with the reason everywhere, and the job waits.
 func TestGangs(t *testing.T) {
-	forEachVersion(t, func(t *testing.T, version string) {
+	forFaults(t, func(t *testing.T, version string) {
 		c := deploy(t, "gangs", version, withMoreGangs(stack.Options{Gate: true, ResumeTimeout: 300,
 			NodeLines:      []string{"NodeName=narrow-[0-3],bad-[0-1],full-[0-1] CPUs=2 RealMemory=400 State=CLOUD"},
 			PartitionLines: []string{"PartitionName=narrow Nodes=narrow-[0-3] Default=YES", "PartitionName=bad Nodes=bad-[0-1]", "PartitionName=full Nodes=full-[0-1]"},

@@ -26,7 +26,7 @@ import (
 func TestHetJobs(t *testing.T) {
 	for name, gate := range map[string]bool{"gates": true, "no gates": false} {
 		t.Run(name, func(t *testing.T) {
-			forEachVersion(t, func(t *testing.T, version string) {
+			forFaults(t, func(t *testing.T, version string) {
 				short := strings.ReplaceAll(name, " ", "-")
 				c := deploy(t, "het-"+short, version, stack.Options{Gate: gate, ResumeTimeout: 300, SuspendTime: 3600,
 					NodeLines:      []string{"NodeName=tight-0 CPUs=2 RealMemory=400 State=CLOUD"},

@@ -61,7 +61,7 @@ func (c *cluster) activate(container string) {
 // Two bridges, a spool each, as beside two slurmctlds: one reconciles, both carry out what they are told, and one that dies, or is
 // frozen, costs nothing.
 func TestTwoBridges(t *testing.T) {
-	forEachVersion(t, func(t *testing.T, version string) {
+	forFaults(t, func(t *testing.T, version string) {
 		c := deploy(t, "two", version, stack.Options{Gate: true, TwoBridges: true}, nodeSet{name: "cpu", nodes: "cpu-[0-7]"})
 		leader, other := stack.ContainerBridge, stack.ContainerBridge2
 		c.eventually("a leader", func() (bool, string) {

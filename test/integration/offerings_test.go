@@ -20,7 +20,7 @@ import (
 // The first offering has no host: the same boots go on with the second within the job's deadline, in pods of a generation of their
 // own. For a while after that the first is not tried at all.
 func TestOfferings(t *testing.T) {
-	forEachVersion(t, func(t *testing.T, version string) {
+	forFaults(t, func(t *testing.T, version string) {
 		const nodes, limit = "cpu-[0-3]", 60 * time.Second
 		c := deploy(t, "offerings", version, stack.Options{Gate: true, ResumeTimeout: 300,
 			NodeLines: []string{"NodeName=" + nodes + " CPUs=2 RealMemory=400 State=CLOUD"}})

@@ -24,7 +24,7 @@ import (
 // Room for a whole job is asked for before its pods are made. The cluster autoscaler works with a cloud's machines, which
 // are missing here: the test writes what it would write into the status.
 func TestRooms(t *testing.T) {
-	forEachVersion(t, func(t *testing.T, version string) {
+	forFaults(t, func(t *testing.T, version string) {
 		c := deploy(t, "rooms", version, stack.Options{Gate: true, ResumeTimeout: 120,
 			NodeLines: []string{"NodeName=cpu-[0-3] CPUs=2 RealMemory=400 State=CLOUD"}})
 		set := c.build(nodeSet{name: "cpu", nodes: "cpu-[0-3]"})

@@ -1,6 +1,0 @@
-//go:build integration && scale
-
-package integration
-
-// everyVersion lets forScaling take every Slurm version.
-const everyVersion = true
