@@ -57,6 +57,7 @@ charts: ## lint and render the Helm charts; builds Helm once
 simulate: SCHEDULES ?= 20000
 simulate: ## random schedules against the engine (SCHEDULES=20000)
 	$(GO) test -count=1 -timeout 0 ./powersave/sim -schedules $(SCHEDULES) -v
+	$(GO) test -count=1 -tags mutants -run TestStory ./powersave/sim
 
 .PHONY: soak
 soak: SCHEDULES ?= 1000000
