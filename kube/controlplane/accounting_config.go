@@ -160,7 +160,8 @@ func addAccounting(f *slurmconf.File, a *v1alpha1.Accounting, s Settings) error 
 	host, port := dbdAddress(a, s)
 	var err error
 	if _, ok := f.Get("JobAcctGatherType"); ok { // in that of slurmctld, which nodes have, too
-		err = f.Set("JobAcctGatherType", "jobacct_gather/linux")
+		// Steps that end before the first look at them have no MaxRSS; Slurm's own default is 30 s.
+		err = errors.Join(f.Set("JobAcctGatherType", "jobacct_gather/linux"), f.Insert("JobAcctGatherType", "JobAcctGatherFrequency=10"))
 	}
 	return errors.Join(err,
 		f.Set("AccountingStorageType", "accounting_storage/slurmdbd"),

@@ -114,7 +114,7 @@ func TestConfigWithAccounting(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{
-		"JobAcctGatherType=jobacct_gather/linux", "AccountingStorageType=accounting_storage/slurmdbd",
+		"JobAcctGatherFrequency=10", "JobAcctGatherType=jobacct_gather/linux", "AccountingStorageType=accounting_storage/slurmdbd",
 		"AccountingStorageHost=records-accounting.slurm.svc.cluster.local", "AccountingStoragePort=6819",
 	}, added)
 	for _, version := range []string{"24.11", "26.05"} {
@@ -124,10 +124,10 @@ func TestConfigWithAccounting(t *testing.T) {
 		a.Spec = v1alpha1.AccountingSpec{External: &v1alpha1.ExternalAccounting{Host: "dbd.example.com", Port: 7000}}
 	})
 	files, err = Config(Cluster{Controller: controller(func(c *v1alpha1.Controller) {
-		c.Spec.ExtraConf = "AccountingStorageTRES=gres/gpu\nAccountingStorageEnforce=limits\nJobAcctGatherType=jobacct_gather/none\n"
+		c.Spec.ExtraConf = "AccountingStorageTRES=gres/gpu\nAccountingStorageEnforce=limits\nJobAcctGatherType=jobacct_gather/none\nJobAcctGatherFrequency=60\n"
 	}), Settings: settings, Accounting: external})
 	require.NoError(t, err)
-	for _, line := range []string{"AccountingStorageHost=dbd.example.com", "AccountingStoragePort=7000", "AccountingStorageTRES=gres/gpu", "JobAcctGatherType=jobacct_gather/none"} {
+	for _, line := range []string{"AccountingStorageHost=dbd.example.com", "AccountingStoragePort=7000", "AccountingStorageTRES=gres/gpu", "JobAcctGatherType=jobacct_gather/none", "JobAcctGatherFrequency=60"} {
 		assert.Contains(t, files["slurm.conf"], "\n"+line+"\n")
 	}
 	_, err = Config(Cluster{Controller: controller(func(c *v1alpha1.Controller) {

@@ -204,7 +204,7 @@ func (r *records) testFirst(t *testing.T) {
 	r.waitInForce()
 	assert.Equal(t, "tide", r.slurm("sacctmgr", "-n", "-P", "show", "cluster", "format=cluster"), "slurmctld has registered")
 
-	good, bad := r.sbatch("srun sleep 3", "-N2", "--job-name=good", "--acctg-freq=task=1"), r.sbatch("exit 3", "--job-name=bad")
+	good, bad := r.sbatch("srun sleep 12", "-N2", "--job-name=good"), r.sbatch("exit 3", "--job-name=bad")
 	r.waitJob(good, "COMPLETED")
 	r.waitJob(bad, "FAILED")
 	r.waitRecord(good, "COMPLETED|0:0")
