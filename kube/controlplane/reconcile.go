@@ -106,13 +106,14 @@ func (l *Loop) prepare(ctx context.Context, c, full *v1alpha1.Controller, accoun
 			return nil, &Problem{"ClusterNameTaken", fmt.Sprintf("Controller %s of this namespace has the cluster name %s already: give this one another spec.clusterName", other.Name, ClusterName(c))}
 		}
 	}
-	if err := l.keptKeys(ctx, full); err != nil {
-		return nil, err
+	kept := l.keptKeys(ctx, full)
+	if accounting == nil && kept != nil {
+		return nil, kept
 	}
 	if seen.Found, err = l.makeKeys(ctx, controllerKeys(c, accounting)); err != nil {
 		return nil, err
 	}
-	if err := l.sameKeys(ctx, c, accounting); err != nil {
+	if err := errors.Join(l.sameKeys(ctx, c, accounting), kept); err != nil { // the first may know more to do about it
 		return nil, err
 	}
 	if c.Spec.External != nil {

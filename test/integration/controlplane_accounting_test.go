@@ -355,7 +355,7 @@ func (r *records) testLate(t *testing.T) {
 		require.NoError(t, err, "%v: %s", args, stderr)
 		return strings.TrimSpace(out)
 	}
-	assert.Contains(t, ask("scontrol", "show", "config"), "accounting_storage/none")
+	assert.NotContains(t, ask("scontrol", "show", "config"), "accounting_storage/slurmdbd")
 	refer("late")
 	wait("late", v1alpha1.ConditionConfigInForce, "InForce")
 	assert.Contains(t, ask("scontrol", "show", "config"), "accounting_storage/slurmdbd")
