@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -32,7 +33,7 @@ func testAccounting(t *testing.T, version string) {
 			for _, args := range [][]string{
 				{"-n", p.ns, "logs", "tide-accounting-0", "--tail=60"}, {"-n", p.ns, "logs", "mariadb", "--tail=30"}, {"-n", p.ns, "get", "accountings", "-o", "yaml"},
 			} {
-				out, err := askKubectl(p.ctx, args...)
+				out, err := askKubectl(context.WithoutCancel(p.ctx), args...)
 				t.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 			}
 		}
