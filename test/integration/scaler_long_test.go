@@ -40,6 +40,7 @@ func TestScalerLongQueue(t *testing.T) {
 	forScaling(t, func(t *testing.T, version string) {
 		c := deploy(t, "long", version, stack.Options{
 			NoBridge: true, SuspendTime: 3600, ResumeTimeout: 3600,
+			ExtraConf:      []string{"MaxJobCount=100000"},
 			NodeLines:      []string{"NodeName=far-[0-9] CPUs=4 RealMemory=800 State=CLOUD", "NodeName=shape-[0-3] CPUs=4 RealMemory=800 State=DOWN Reason=shape"},
 			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-5] Default=YES", "PartitionName=far Nodes=far-[0-9]", "PartitionName=shapes Nodes=shape-[0-3]"},
 		}, nodeSet{name: "cpu", nodes: "cpu-[0-5]"})
