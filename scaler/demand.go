@@ -104,9 +104,7 @@ func (d *demand) place(only nodeChoice, strict bool) {
 	d.report.NodeSets = make([]NodeSetDemand, len(d.snap.NodeSets))
 	d.pools = d.world.pools()
 	d.classify()
-	for i := range d.queue {
-		d.run(&d.queue[i])
-	}
+	d.inTurn()
 }
 
 // demand is the state of one call of Demand.
@@ -120,6 +118,7 @@ type demand struct {
 	arrays  map[uint32]*arrayUse // by ID of the array
 	byUser  bool                 // users matter
 	queue   []entry
+	started int // jobs, or tasks, or components
 	report  Report
 	pools   []pool
 	looks   int                           // of placer
@@ -138,6 +137,7 @@ type entry struct {
 	priority uint32
 	id       uint32
 	count    int       // tasks of an array
+	done     int       // of them have nodes
 	array    *arrayUse // nil outside arrays
 	parts    []component
 	first    component // the only one, if parts is nil
@@ -338,24 +338,23 @@ func (d *demand) run(e *entry) {
 		}
 	}
 	if len(parts) > 1 {
-		needs := make([]*need, len(parts))
-		for i, c := range parts {
-			needs[i] = c.need
-		}
-		if !d.placer.all(needs, func(i int, spots []spot) { d.count(parts[i], spots) }) {
+		if !d.placer.all(e.needs(), func(i int, spots []spot) { d.count(parts[i], spots) }) {
 			for _, c := range parts {
 				d.settle(c, WhyFull, noRoom(parts))
 			}
+			return
 		}
+		e.done++
 		return
 	}
-	for range min(e.count, e.array.left()) {
+	for range min(e.count-e.done, e.array.left()) {
 		spots := d.placer.place(e.first.need)
 		if spots == nil {
 			break
 		}
 		d.count(e.first, spots)
 		e.array.take()
+		e.done++
 	}
 	switch {
 	case d.report.Jobs[e.first.at].Counted > 0:
@@ -386,6 +385,7 @@ func (d *demand) count(c component, spots []spot) {
 	}
 	v.Counted++
 	c.need.placed++
+	d.started++
 	if d.tell != nil {
 		d.tell(v.ID, spots)
 	}

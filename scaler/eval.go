@@ -96,7 +96,7 @@ func (p *placer) exactly(v *variant) bool {
 	for _, r := range v.required {
 		b := &p.w.bins[r.bin]
 		room := int64(0)
-		if b.state != NodeUnusable && b.mark != p.gen {
+		if b.state != NodeUnusable && b.mark != p.gen && !b.kept {
 			room = r.f.room(b)
 		}
 		if room == 0 {
@@ -149,7 +149,7 @@ func (p *placer) look(cs candidates, fresh bool) {
 	for at := range p.w.bins {
 		b := &p.w.bins[at]
 		f := p.fitOf[b.class]
-		if f == nil || b.state == NodeUnusable || b.mark == p.gen || f.barred != nil && f.barred[int32(at)] || !fresh && b.state == NodeOff && !b.opened && f.c.set != foreign && !p.only[int32(at)] {
+		if f == nil || b.state == NodeUnusable || b.mark == p.gen || b.kept || f.barred != nil && f.barred[int32(at)] || !fresh && b.state == NodeOff && !b.opened && f.c.set != foreign && !p.only[int32(at)] {
 			continue
 		}
 		if room := f.room(b); room > 0 {

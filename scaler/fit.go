@@ -11,7 +11,9 @@ type fitting struct {
 	n         *need
 	c         *class
 	exclusive Exclusive
+	part      string
 	share     int64 // jobs that may use one core
+	row       int   // 0: it is to have cores that are nobody's; else those that are nobody's in this row, counted from 1
 	perSocket int64 // cores handed out at once; 1 unless whole sockets are
 	usable    int64 // CPUs of a core that the job's tasks use
 	charged   int64 // CPUs of a core that memory per CPU is charged for
@@ -47,7 +49,8 @@ func (w *world) newFitting(n *need, c *class, part *Partition) (*fitting, lacks)
 		if r.Exclusive == ExclusiveNode || part.Exclusive == ExclusiveNode {
 			f.exclusive = ExclusiveNode // _resolve_shared_status
 		}
-		if part.Share > 1 && f.exclusive == ExclusiveNo && (part.ForceShare || r.Oversubscribe) {
+		f.part = part.Name
+		if part.shares(f.exclusive, r.Oversubscribe) {
 			f.share = int64(part.Share)
 		}
 		if part.MaxCPUsPerNode > 0 {
@@ -83,7 +86,7 @@ func (w *world) newFitting(n *need, c *class, part *Partition) (*fitting, lacks)
 	}
 	empty := bin{cores: c.cores, mem: c.mem, empty: true, gres: c.counts}
 	f.cores, f.mem = f.claim(f.least, f.leastGPUs())
-	if f.cores > mul(min(c.cores, f.maxCores), f.share) {
+	if f.cores > min(c.cores, f.maxCores) {
 		miss |= lacksCPUs
 	}
 	if f.mem > c.mem {
@@ -219,11 +222,11 @@ func left(b *bin, a ask) int64 {
 // free is how many cores of the bin the job could have.
 func (f *fitting) free(b *bin) int64 {
 	limit := b.cores
-	if f.maxCores < f.c.cores {
-		limit = min(limit, f.maxCores-(f.c.cores-b.cores))
+	if f.row > 0 {
+		limit = f.c.cores - b.inRow(f.row-1)
 	}
-	if f.share > 1 {
-		return f.share*(limit+b.shared) - b.sharedUsed
+	if f.maxCores < f.c.cores {
+		limit = min(limit, f.maxCores-(f.c.cores-limit))
 	}
 	return limit
 }
@@ -234,7 +237,9 @@ func (f *fitting) plain() bool { return f.share == 1 && f.maxCores >= f.c.cores 
 // admits reports whether the job may share the bin with those on it.
 func (f *fitting) admits(b *bin) bool {
 	switch {
-	case f.share > 1 && b.shareOf > 0 && b.shareOf != f.share: // of another partition: _is_node_busy
+	case f.share > 1 && (b.plain || f.row > 0 && b.sharedBy != "" && b.sharedBy != f.part):
+		return false // job_test.c _verify_node_state, NODE_CR_ONE_ROW; and rows are a partition's
+	case f.share == 1 && b.sharedBy != "" && b.sharedBy != f.part: // _is_node_busy
 		return false
 	case f.exclusive == ExclusiveNode:
 		return b.empty

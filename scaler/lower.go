@@ -55,7 +55,11 @@ func (w *world) pools() []pool {
 				have := whole
 				if !b.empty {
 					have = left
-					c.fill(left, b.cores, b.mem, b.gres)
+					cores := b.cores
+					if b.rows != nil { // they have more for jobs that share
+						cores = c.cores
+					}
+					c.fill(left, cores, b.mem, b.gres)
 				}
 				for _, p := range into {
 					p.nodes++

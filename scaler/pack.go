@@ -32,10 +32,12 @@ type placer struct {
 	gen   uint32 // of bin.mark
 	trial bool   // what is placed may be taken back
 	undo  []undo
+	kept  []int32 // bins that are
 
 	only    nodeChoice // nil: all nodes; see demand.place
 	strict  bool
-	looks   int // at nodes, before it takes the first with room
+	opened  bool // only nodes that need not be powered up, or will be for other jobs
+	looks   int  // at nodes, before it takes the first with room
 	chances []chance
 	room    []stretch
 	fitOf   []*fitting // by class
@@ -69,7 +71,7 @@ func (p *placer) placeBeside(n *need) []spot {
 			p.take()
 			return p.spots
 		}
-		v.dead = !p.trial
+		v.dead = !p.trial && len(p.kept) == 0
 	}
 	return nil
 }
@@ -97,6 +99,30 @@ func (p *placer) all(needs []*need, each func(component int, spots []spot)) bool
 // find chooses nodes. If as many nodes as the job may have are not enough, those with little room are left
 // out (job_test.c _choose_nodes does it in steps).
 func (p *placer) find(v *variant) bool {
+	if v.rows == 0 {
+		return p.findOne(v)
+	}
+	// Cores that are nobody's come first, on any node, then those of other jobs (job_test.c _job_test, steps 1 and 4): on the nodes chosen
+	// before others are powered up. Of a long queue, whose estimate is not refined, it is on the nodes that are powered up already.
+	defer func(strict bool) { p.strict, p.opened = strict, false }(p.strict)
+	for _, all := range []bool{false, true} {
+		if all && p.strict && p.only != nil || !all && p.only == nil && p.looks > 0 {
+			continue
+		}
+		strict := p.strict
+		p.strict, p.opened = strict || !all && p.only != nil, !all
+		for row := range v.rows + 1 {
+			v.each(func(f *fitting) { f.row = row })
+			if p.findOne(v) {
+				return true
+			}
+		}
+		p.strict = strict
+	}
+	return false
+}
+
+func (p *placer) findOne(v *variant) bool {
 	if p.looks > 0 {
 		if p.exactly(v) && p.deal(v.n) {
 			return true
@@ -152,7 +178,7 @@ func (p *placer) choose(v *variant, even bool) bool {
 	for _, r := range v.required {
 		b := &p.w.bins[r.bin]
 		room := int64(0)
-		if b.state != NodeUnusable && b.mark != p.gen {
+		if b.state != NodeUnusable && b.mark != p.gen && !b.kept {
 			room = r.f.tasks(b)
 		}
 		if room == 0 {
@@ -220,14 +246,14 @@ func (p *placer) scan(cs candidates, share int64, yield func(f *fitting, at int3
 	for tier := up; tier <= booting; tier++ {
 		for _, f := range cs {
 			list, full := f.c.lists[tier], &f.c.full[tier]
-			for *full < len(list) && bins[list[*full]].cores == 0 && bins[list[*full]].shared == 0 {
+			for *full < len(list) && bins[list[*full]].cores == 0 && bins[list[*full]].rows == nil {
 				*full++
 			}
 			if f.cores >= f.c.lack[tier] && f.plain() {
 				continue
 			}
 			i := max(f.cursor[tier], *full)
-			leading, poor := !p.trial, !p.trial && f.plain() && i == *full
+			leading, poor := !p.trial && f.share == 1, !p.trial && f.plain() && i == *full
 			for ; i < len(list); i++ {
 				at := list[i]
 				b := &bins[at]
@@ -243,7 +269,7 @@ func (p *placer) scan(cs candidates, share int64, yield func(f *fitting, at int3
 					continue
 				}
 				leading = false
-				if room >= share && b.mark != p.gen && !yield(f, at, room) {
+				if room >= share && b.mark != p.gen && !b.kept && !yield(f, at, room) {
 					return
 				}
 			}
@@ -253,7 +279,7 @@ func (p *placer) scan(cs candidates, share int64, yield func(f *fitting, at int3
 		}
 	}
 	for _, f := range cs {
-		if f.whole < share {
+		if f.whole < share || p.opened {
 			continue
 		}
 		c := f.c
@@ -262,7 +288,7 @@ func (p *placer) scan(cs candidates, share int64, yield func(f *fitting, at int3
 		}
 		for _, at := range c.off[c.opened:] {
 			b := &bins[at]
-			if b.opened || b.mark == p.gen || f.barred != nil && f.barred[at] {
+			if b.opened || b.mark == p.gen || b.kept || f.barred != nil && f.barred[at] {
 				continue
 			}
 			if !yield(f, at, f.whole) {
@@ -412,15 +438,14 @@ func (f *fitting) use(b *bin, s *spot) {
 	b.owned = b.owned || f.exclusive == ExclusiveUser
 	b.user, b.empty, b.taken = f.n.user, false, true
 	if f.exclusive == ExclusiveNode {
-		b.cores, b.mem = 0, 0
+		b.cores, b.mem, b.plain = 0, 0, true
 		clear(b.gres)
 		return
 	}
 	if f.share > 1 {
-		b.shareOf = f.share
-		b.sharedUsed += cores
-		whole := max(b.shared, divUp(b.sharedUsed, f.share))
-		cores, b.shared = whole-b.shared, whole
+		cores = f.useRow(b, cores)
+	} else {
+		b.plain = true
 	}
 	b.cores -= cores
 	b.mem -= mem
@@ -435,6 +460,19 @@ func (f *fitting) use(b *bin, s *spot) {
 			want -= n
 		}
 	}
+}
+
+// useRow puts a job's cores into its row, and tells how many of them were nobody's. Each row is filled from the first core on.
+func (f *fitting) useRow(b *bin, cores int64) int64 {
+	rows := make([]int64, max(len(b.rows), f.row, 1)) // the old ones may be put back
+	copy(rows, b.rows)
+	b.rows, b.sharedBy = rows, cmp.Or(b.sharedBy, f.part)
+	if f.row == 0 {
+		rows[0] += cores
+		return cores
+	}
+	rows[f.row-1] += cores
+	return max(0, rows[f.row-1]-(f.c.cores-b.cores))
 }
 
 // gpuCount is how many GPUs the job gets here.

@@ -15,6 +15,7 @@ type variant struct {
 	rest     candidates
 	least    int64 // nodes
 	most     int64
+	rows     int  // of cores that jobs share; 0: the job shares with none
 	dead     bool // found no room: there will be none later, as room only shrinks
 }
 
@@ -89,6 +90,9 @@ func (w *world) variants(n *need, parts []*Partition, reserved bool) []*variant 
 			}
 			v.least = max(v.least, counted)
 			v.most = max(v.most, v.least)
+			if len(all) > 0 && all[0].share > 1 {
+				v.rows = int(all[0].share)
+			}
 			if w.require(v, all) && w.ever(v) {
 				list = append(list, v)
 			}

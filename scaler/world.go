@@ -51,9 +51,9 @@ type bin struct {
 	class      int32
 	name       string
 	cores, mem int64
-	shared     int64   // cores given to jobs that share them
-	sharedUsed int64   // what those jobs have of them, each in full
-	shareOf    int64   // how many of them share one
+	rows       []int64 // cores that jobs which share them have, by row: those of one row share with none of it; see fitting.row
+	sharedBy   string  // partition of theirs
+	plain      bool    // with jobs on it that share their cores with none
 	gres       []int64 // left, by class.kinds
 	state      NodeState
 	busy       bool   // jobs are on it now
@@ -62,6 +62,7 @@ type bin struct {
 	user       uint32 // whose jobs are on it; with mixed: several
 	mixed      bool
 	owned      bool   // with jobs on it that admit none of other users
+	kept       bool   // for a het job that is planned: nobody may have it
 	mark       uint32 // chosen for the job that is being placed
 	opened     bool   // powered down, and to be powered up for a pending job
 	taken      bool   // a pending job was placed on it
@@ -191,6 +192,7 @@ func (w *world) addBin(at int32, name string, state NodeState) {
 // addJobs notes whose jobs are on the nodes, and until when.
 func (w *world) addJobs() {
 	const never = int64(1)<<62 - 1
+	sharers := map[int32]int{}
 	for i := range w.snap.Jobs {
 		j := &w.snap.Jobs[i]
 		if j.Nodes == "" || j.State != JobRunning && j.State != JobLeaving && !j.Completing {
@@ -217,6 +219,23 @@ func (w *world) addJobs() {
 			b.user, b.freeAt = j.UserID, max(b.freeAt, end)
 			b.busy, b.empty = true, false
 			b.owned = b.owned || j.Exclusive == ExclusiveUser
+			if part := w.sharedBy(j); part != "" {
+				b.sharedBy = part
+				sharers[at]++
+			} else {
+				b.plain = true
+			}
+		}
+	}
+	for i := range w.bins {
+		if b := &w.bins[i]; !b.empty && b.sharedBy == "" {
+			b.plain = true
+		}
+	}
+	for at, jobs := range sharers { // each may be in a row of its own
+		b := &w.bins[at]
+		for range min(jobs, w.partitions[b.sharedBy].Share) {
+			b.rows = append(b.rows, w.classes[b.class].cores-b.cores)
 		}
 	}
 	if w.snap.FreeWithin <= 0 {
@@ -231,10 +250,33 @@ func (w *world) addJobs() {
 	}
 }
 
+// sharedBy is the partition of a running job that shares its cores with others, "" if it does not (job_test.c _get_job_node_req).
+func (w *world) sharedBy(j *Job) string {
+	name, _, _ := strings.Cut(j.Partitions, ",")
+	if p := w.partitions[name]; p != nil && p.shares(j.Exclusive, j.Oversubscribe) {
+		return name
+	}
+	return ""
+}
+
+// shares reports whether jobs of the partition share their cores.
+func (p *Partition) shares(exclusive Exclusive, oversubscribe bool) bool {
+	return p.Share > 1 && exclusive == ExclusiveNo && p.Exclusive == ExclusiveNo && (p.ForceShare || oversubscribe)
+}
+
+// inRow is how many cores jobs have of one row.
+func (b *bin) inRow(row int) int64 {
+	if row < len(b.rows) {
+		return b.rows[row]
+	}
+	return 0
+}
+
 // empty takes all jobs off a node.
 func (w *world) empty(b *bin) {
 	c := w.classes[b.class]
 	b.cores, b.mem, b.empty, b.user, b.mixed, b.owned = c.cores, c.mem, true, 0, false, false
+	b.rows, b.sharedBy, b.plain = nil, "", false
 	copy(b.gres, c.counts)
 }
 

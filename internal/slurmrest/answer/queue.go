@@ -109,7 +109,7 @@ func (q *Queue) Read(dec *json.Decoder) error {
 		return fmt.Errorf("shared of job %d: %w", w.ID, err)
 	}
 	if j.State != scaler.JobPending || j.Completing {
-		j.Nodes = q.text(w.Nodes)
+		j.Nodes, j.Partitions = q.text(w.Nodes), q.text(w.Partition)
 		j.End = w.End.Time()
 		// Slurm ends a job that names nodes which are no more when it is started again (job_mgr.c _reset_detail_bitmaps).
 		j.RequiredNodes, j.ExcludedNodes = q.text(w.Required), q.text(w.Excluded)
