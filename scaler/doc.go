@@ -34,7 +34,8 @@
 // Jobs are placed one by one in slurmctld's order, on nodes as select/cons_tres would take them: those that are up
 // first, with what is left of them, then those that boot, then powered-down ones (pack.go). The nodes that are
 // taken from the last group are Estimate.Greedy, and NodeSetDemand.PowerUp names them. A job of several nodes gets all of them
-// or none; so does a het job with its components. An array is one record and is never unfolded. For jobs that ask for a range of nodes the smaller number counts.
+// or none; so does a het job with its components, which backfill starts, and so not in the queue's order (order.go). Jobs that
+// share cores (--oversubscribe) are beside others of their kind only, and take cores that are nobody's first (fit.go, world.go). An array is one record and is never unfolded. For jobs that ask for a range of nodes the smaller number counts.
 //
 // Estimate.Lower is a number that no way to place the same jobs can go below (lower.go). For a queue of equal jobs
 // on nodes of one kind both are the same. If they are far apart, placing was hard, and the truth lies between.
@@ -50,7 +51,8 @@
 // # What is left out
 //
 // Topology (--switches, --contiguous, block sizes), licences beyond Slurm's word for them, preemption, core
-// specialization, where on a node a GPU sits, and reservations but for the nodes they hold now. gres/shard and gres/mps
+// specialization, where on a node a GPU sits, what backfill keeps for jobs that start later, cores that jobs of several partitions with OverSubscribe
+// share among each other, and reservations but for the nodes they hold now. gres/shard and gres/mps
 // are taken as resources of their own, beside the GPUs they are slices of.
 //
 // What is taken from Slurm's source is named with file and function, and holds for 24.11 to 26.05.

@@ -1,6 +1,9 @@
 package scaler
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // slurmctld starts het jobs by backfill alone, and that changes the order in which all others get their nodes:
 //
@@ -48,7 +51,9 @@ func (d *demand) schedule(queue []*entry) (rest []*entry) {
 	closed := map[string]bool{}
 	for i, e := range queue {
 		if !e.planned() {
-			d.run(e)
+			if !e.first.need.within(closed) {
+				d.run(e)
+			}
 			if e.waits() {
 				rest = append(rest, e)
 			}
@@ -66,6 +71,19 @@ func (d *demand) schedule(queue []*entry) (rest []*entry) {
 		}
 	}
 	return rest
+}
+
+// within reports whether all partitions of the job are among those.
+func (n *need) within(closed map[string]bool) bool {
+	if len(closed) == 0 {
+		return false
+	}
+	for name := range strings.SplitSeq(n.req.Partitions, ",") {
+		if !closed[name] {
+			return false
+		}
+	}
+	return true
 }
 
 // backfill is a round of it. It returns what still waits.

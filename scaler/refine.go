@@ -32,7 +32,7 @@ func (d *demand) refine() *demand {
 	for range growRounds {
 		next := again(only, false)
 		if next == nil {
-			return best
+			break
 		}
 		opened := next.opened()
 		if same(opened, only) {
@@ -48,8 +48,10 @@ func (d *demand) refine() *demand {
 			only = opened
 		}
 	}
-	if best == d {
-		return d
+	if best == d { // with het jobs some may only have had to wait for another round of backfill
+		if best = again(d.opened(), true); best == nil {
+			return d
+		}
 	}
 	for set := range d.snap.NodeSets {
 		best = best.shrink(set, again)
