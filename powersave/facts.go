@@ -215,6 +215,30 @@ type Pod struct {
 	Dynamic  bool // label; of a NodeSet of mode Dynamic
 	// Room it was made for; "" for none.
 	Room string
+	// Ends is when the pod's slurmd is ended at the latest, and what runs under it, once it is being deleted; zero if nobody knows.
+	Ends time.Time
+}
+
+const leaving = "pod is being deleted"
+
+// Leaving says that the pod is being deleted, by whom if Kubernetes does it, and how long its jobs have.
+func (p *Pod) Leaving() string {
+	s := leaving
+	if p.Trouble == TroubleLost && p.Reason != "" {
+		s += " (" + p.Reason + ")"
+	}
+	if !p.Ends.IsZero() {
+		s += ", jobs have until " + p.Ends.UTC().Format(time.RFC3339)
+	}
+	return s
+}
+
+// OwnGrace is how long a pod may take to end that we have deleted.
+const OwnGrace = 10 * time.Second
+
+// Lingers says that the pod, which somebody else has deleted, may stay for longer than it would if we had.
+func (p *Pod) Lingers(now time.Time) bool {
+	return p.Phase == PodTerminating && p.Ends.Sub(now) > OwnGrace+clockSkew
 }
 
 // BootStrategy says what becomes of a job that cannot get all its nodes (spec.boot.strategy).

@@ -18,7 +18,7 @@ func (e *Engine) heal(n *node, reachable bool) StateChange {
 	case n.pod == nil && state.Any(NodePoweredDown) && !state.Any(NodeDrain|inUse) && gaveUp(n.slurm.Reason):
 		// It rests as long as a NodeSet that has failed once. The breaker knows whether boots fail again and again.
 		change, after = StateResume, max(after, cmp.Or(e.sets[n.set].BackoffInitial, DefaultBackoffInitial))
-	case reachable && serving(state) && n.pod != nil && (n.pod.Phase == PodRunning || n.pod.Phase == PodReady) && n.silenced():
+	case reachable && serving(state) && n.pod != nil && (n.pod.Phase == PodRunning || n.pod.Phase == PodReady || n.pod.Lingers(e.now)) && n.silenced():
 		// Its jobs are requeued; what is left of them must not run on, and a new pod is sure to register.
 		change = StatePowerDown
 	}

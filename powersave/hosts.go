@@ -16,6 +16,10 @@ type HostSeen struct{ Host Host }
 // HostsUnread says that hosts cannot be read, and why. The Engine goes on without them.
 type HostsUnread struct{ Err string }
 
+// JobsLost says that a node is powered down with jobs on it, and why. Slurm requeues them, or ends those that may not be requeued.
+type JobsLost struct{ Node, NodeSet, Why string }
+
+func (JobsLost) action()   {}
 func (HostsRead) event()   {}
 func (HostSeen) event()    {}
 func (HostsUnread) event() {}
@@ -95,11 +99,14 @@ func (e *Engine) troubled(n *node) (why string, leave bool) {
 	switch {
 	case n.pod == nil, n.pod.Phase == PodFailed:
 		if n.care.served && serving(n.slurm.State) && !n.creating { // else who was asked for it has not answered yet
+			if n.works() && strings.HasPrefix(n.slurm.Reason, HostPrefix+leaving) {
+				return "the node's pod was deleted, and jobs had not ended in time", false
+			}
 			return "the node's pod is gone", false
 		}
 		return "", false
 	case n.pod.Phase == PodTerminating:
-		return "pod is being evicted", true
+		return n.pod.Leaving(), true
 	}
 	why, leave, until := e.hosts.Judge(e.now, n.pod.Host, n.slurm.State.Any(NodeDrain) && n.drainedHere())
 	if !until.IsZero() {
@@ -107,6 +114,9 @@ func (e *Engine) troubled(n *node) (why string, leave bool) {
 	}
 	return why, leave
 }
+
+// works says that Slurm counts jobs on the node that are not just ending.
+func (n *node) works() bool { return n.slurm.State.Any(NodeAllocated | NodeMixed) }
 
 // tend keeps new jobs off a node whose host or pod is in trouble, and puts it back when that is over. Jobs run on.
 // Boots are left to their verdicts: draining a node that is powering up requeues its jobs (node_mgr.c update_node).
@@ -174,6 +184,9 @@ func (e *Engine) tend(n *node) {
 		e.note(Info, n, "", "slurmctld gave its boot up a while ago: putting the node back")
 	case u.Reason != "":
 		e.note(Warn, n, "", why+map[StateChange]string{StateDrain: ": draining the node", StatePowerDownForce: ": powering the node down"}[u.State])
+	}
+	if lost && n.works() {
+		e.do(JobsLost{Node: n.name, NodeSet: n.set, Why: why})
 	}
 	c.update = &u
 	e.tending = append(e.tending, n)

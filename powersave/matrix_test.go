@@ -39,7 +39,7 @@ type situation struct {
 
 // matrixPods are the second table; "other" pods have not the UID that Slurm knows.
 var matrixPods = func() []string {
-	pods := []string{"none", "by hand", "ready, host cordoned", "ready, host silent"}
+	pods := []string{"none", "by hand", "ready, host cordoned", "ready, host silent", "lingering, terminating"}
 	for _, phase := range []string{"pending", "scheduled", "running", "ready", "failed", "terminating", "unknown"} {
 		pods = append(pods, phase, "other "+phase)
 	}
@@ -281,6 +281,7 @@ var matrixConfig = powersave.Config{
 func newMatrixWorld(t *testing.T, s situation, pod string) *matrixWorld {
 	w := &matrixWorld{t: t, now: epoch, situation: s}
 	w.engine = powersave.New(matrixConfig)
+	pod, lingers := strings.CutPrefix(pod, "lingering, ")
 	phase, host, onHost := strings.Cut(pod, ", host ")
 	phase, other := strings.CutPrefix(phase, "other ")
 	if s.known && !s.state.Any(powersave.NodePoweredDown|powersave.NodePoweringUp|powersave.NodeFuture) && pod != "by hand" {
@@ -295,6 +296,9 @@ func newMatrixWorld(t *testing.T, s situation, pod string) *matrixWorld {
 	}
 	if onHost {
 		w.pod.Host = "h-" + host
+	}
+	if lingers {
+		w.pod.Ends = epoch.Add(time.Hour)
 	}
 	switch w.pod.Phase {
 	case powersave.PodPending:

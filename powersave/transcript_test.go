@@ -438,6 +438,8 @@ func describe(a powersave.Action) string {
 		return "read " + slurmconf.CompressHostlist(a.Nodes)
 	case powersave.FloorShort:
 		return fmt.Sprintf("floor %s %s: %s", a.NodeSet, a.Why, a.Text)
+	case powersave.JobsLost:
+		return fmt.Sprintf("jobs lost %s/%s: %s", a.NodeSet, a.Node, a.Why)
 	case powersave.FinishRequest:
 		return "finish " + a.ID
 	case powersave.AnswerGate:
@@ -531,6 +533,10 @@ func (p *player) pod(f []string) powersave.Pod {
 		}
 		if host, ok := strings.CutPrefix(more, "host="); ok {
 			pod.Host = host
+			continue
+		}
+		if ends, ok := strings.CutPrefix(more, "ends="); ok {
+			pod.Ends = epoch.Add(p.duration(ends))
 			continue
 		}
 		require.Equal(p.t, "scale-up", more)

@@ -91,6 +91,8 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 	case powersave.FloorShort:
 		b.Log.Warn("floor not reached", "nodeset", a.NodeSet, "reason", a.Why, "text", a.Text)
 		b.Kubernetes.Warn(a.NodeSet, "", "", "FloorNotReached", fmt.Sprintf("%s: %s", a.Why, a.Text))
+	case powersave.JobsLost:
+		b.Kubernetes.Warn(a.NodeSet, a.Node, "", "JobsLost", fmt.Sprintf("node %s: %s: it is powered down, its jobs are requeued if they may be", a.Node, a.Why))
 	case powersave.FinishRequest:
 		b.Log.Info("request finished", "request", a.ID)
 		b.finish(ctx, a.ID)

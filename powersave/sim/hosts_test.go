@@ -70,7 +70,7 @@ func (w *world) emptyHost(i int) {
 	}
 	for _, p := range w.pods {
 		if p != nil && p.host && p.at == i && !p.Busy && !p.dead && p.Phase != powersave.PodFailed {
-			w.terminate(p)
+			w.terminate(p, powersave.OwnGrace)
 		}
 	}
 	w.after(5*time.Second, func() { w.emptyHost(i) })
@@ -168,7 +168,7 @@ func (w *world) mayTend(n *node, u powersave.NodeUpdate) {
 	if p == nil || !p.alive() || !p.host || !w.now.After(w.rough) {
 		return
 	}
-	m, drain := &w.machines[p.at], u.State == powersave.StateDrain && strings.HasPrefix(u.Reason, hostReason)
+	m, drain := &w.machines[p.at], u.State == powersave.StateDrain && strings.HasPrefix(u.Reason, hostReason) && p.Phase != powersave.PodTerminating
 	long := w.now.Sub(m.since)
 	switch {
 	case drain && m.trouble == "" && long > stale && w.now.Sub(p.born) > stale:
@@ -215,7 +215,7 @@ func (w *world) patrolHost(n *node, p *pod) {
 	switch {
 	case p == nil && n.flags.Any(powersave.NodePoweredDown):
 		least = idle
-	case p == nil || !p.alive() || !p.host || w.machines[p.at].trouble != "" || !serves || n.flags.Any(powersave.NodePowerDown):
+	case p == nil || !p.alive() || p.stays || !p.host || w.machines[p.at].trouble != "" || !serves || n.flags.Any(powersave.NodePowerDown):
 		fine = false
 	case n.lastDown.Equal(n.fineSince): // somebody else has brought it back from DOWN, of which nothing tells
 		least = idle
@@ -225,7 +225,7 @@ func (w *world) patrolHost(n *node, p *pod) {
 	} else if w.smooth(n.fineSince, least) {
 		w.breaks("stays drained", "%s since %.3f", w.show(n), n.fineSince.Sub(start).Seconds())
 	}
-	if !serves || p == nil || !p.alive() || n.cleaning != nil || (len(n.jobs) > 0) == p.Busy {
+	if !serves || p == nil || !p.alive() || p.stays || n.cleaning != nil || (len(n.jobs) > 0) == p.Busy {
 		n.markSince = w.now
 	} else if w.smooth(latest(n.markSince, n.changed, w.watchFrom), w.untilMarked(n, p)) {
 		w.breaks("mark is wrong", "pod %s of %s since %.3f: busy=%v with %d jobs", p.UID, n.name, n.markSince.Sub(start).Seconds(), p.Busy, len(n.jobs))

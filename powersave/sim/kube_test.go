@@ -32,11 +32,13 @@ type pod struct {
 	booked    bool      // its room was made for it
 	troubleAt time.Time
 	endAt     time.Time // when it was deleted
+	stays     bool      // its slurmd runs on, though it is being deleted
+	hangs     bool      // a step in it never ends
 }
 
 // alive says whether its slurmd runs.
 func (p *pod) alive() bool {
-	return !p.dead && (p.Phase == powersave.PodRunning || p.Phase == powersave.PodReady)
+	return !p.dead && (p.Phase == powersave.PodRunning || p.Phase == powersave.PodReady || p.stays)
 }
 
 func (w *world) create(a powersave.CreatePod, n *node, life int) {
@@ -257,16 +259,40 @@ func (w *world) remove(a powersave.DeletePod, n *node, life int) {
 	default:
 		answer(powersave.PodDeleted{Node: a.Node, UID: a.UID})
 	}
-	w.terminate(p)
+	w.terminate(p, powersave.OwnGrace)
 }
 
-// terminate is the end of a pod that was deleted.
-func (w *world) terminate(p *pod) {
+// terminate is the end of a pod that was deleted, and whose jobs may run on for so long.
+func (w *world) terminate(p *pod, long time.Duration) {
 	if p.Phase == powersave.PodTerminating {
 		return
 	}
-	p.endAt = w.now
+	p.endAt, p.Ends, p.stays = w.now, w.now.Add(long), p.alive() && w.works(p)
+	p.hangs = p.hangs && p.stays
 	w.advance(p, powersave.PodTerminating)
+	w.letJobsEnd(p)
+}
+
+// works says that the preStop hook finds steps in the pod, and Slurm does not show the node to power down. A later delete leaves the pod no less
+// time: the kubelet does not stop a hook for it (kubelet.go SyncTerminatingPod).
+func (w *world) works(p *pod) bool {
+	n := w.nodes[p.index]
+	return n.uid == p.UID && n.serves() && (p.hangs || slices.ContainsFunc(n.jobs, func(j *slurmJob) bool { return j.state == running || j.completing }))
+}
+
+// letJobsEnd is the preStop hook, and what follows.
+func (w *world) letJobsEnd(p *pod) {
+	switch {
+	case w.pods[p.index] != p || p.dead:
+		return
+	case p.stays && w.works(p) && w.now.Before(p.Ends):
+		w.after(time.Second, func() { w.letJobsEnd(p) })
+		return
+	}
+	if p.stays {
+		w.logf("slurmd %s of %s ends", p.UID, p.Node)
+	}
+	p.stays = false
 	w.lost(w.nodes[p.index], p.UID)
 	w.after(w.delay(3*time.Second, deleteSlow, p.index, 30*time.Second), func() { w.vanish(p) })
 }

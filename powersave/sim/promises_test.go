@@ -23,7 +23,7 @@ const (
 // mayDelete is the promise that matters most.
 func (w *world) mayDelete(a powersave.DeletePod) {
 	n := w.node(a.Node)
-	if p := w.pods[n.index]; p == nil || p.UID != a.UID || p.Phase == powersave.PodTerminating || p.Phase == powersave.PodFailed {
+	if p := w.pods[n.index]; p == nil || p.UID != a.UID || p.Phase == powersave.PodTerminating && !p.stays || p.Phase == powersave.PodFailed {
 		return
 	}
 	if n.uid == a.UID && n.serves() && !n.down && w.now.Sub(n.since) > stale && w.now.Sub(n.changed) > stale {
@@ -271,7 +271,7 @@ func (w *world) patrol() {
 }
 
 func (w *world) patrolNode(n *node, p *pod) {
-	off := n.flags.Any(powersave.NodePoweredDown) && p != nil && p.Phase != powersave.PodTerminating
+	off := n.flags.Any(powersave.NodePoweredDown) && p != nil && (p.Phase != powersave.PodTerminating || p.stays)
 	bare := n.flags.Any(powersave.NodePoweringUp) && p == nil && n.ours() && n.refusedAt.IsZero()
 	if !off && !bare {
 		n.oddSince = w.now

@@ -90,7 +90,11 @@ func (w *world) do(st *step) {
 		}
 	case deletePod:
 		if p := w.pods[st.node]; p != nil {
-			w.terminate(p)
+			if p.hangs = w.some(4*time.Millisecond, deletePod, st.node) == 0; p.hangs {
+				w.terminate(p, 10*time.Minute)
+			} else {
+				w.terminate(p, st.long)
+			}
 		}
 	case prologError:
 		if n.serves() {

@@ -20,7 +20,7 @@ func (p *Planner) decide(n *node) {
 		p.withoutPod(n)
 	case n.pod.Phase == powersave.PodTerminating:
 		if joinedNow(n) && p.told(n) && !n.rec.State.Any(powersave.NodeDrain) {
-			p.drain(n, "pod is being deleted")
+			p.drain(n, n.pod.Leaving())
 		}
 	case n.deleting != "":
 	case n.pod.Phase == powersave.PodFailed:

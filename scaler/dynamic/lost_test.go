@@ -217,6 +217,27 @@ func TestHurry(t *testing.T) {
 	require.False(t, w.planner.Hurry(), "its host does not answer")
 }
 
+// Jobs run on in a pod that somebody deletes and gives time.
+func TestPodLeaves(t *testing.T) {
+	w := newWorld("dyn-0", 0)
+	w.end(w.startOne(t))
+	j := w.submit(1)
+	w.seconds(5)
+	require.True(t, j.running)
+	pod := w.pods["dyn-0"]
+	pod.Phase, pod.Ends = powersave.PodTerminating, w.now.Add(time.Hour)
+	w.seconds(60)
+	require.Contains(t, w.records["dyn-0"].Reason, "pod is being deleted, jobs have until ")
+	require.Equal(t, pod, w.pods["dyn-0"])
+	require.Equal(t, 1, w.running(), "its job has time")
+
+	w.end(j)
+	w.vanish("dyn-0")
+	w.seconds(60)
+	require.Empty(t, w.records)
+	require.Empty(t, w.broken)
+}
+
 // While Kubernetes cannot be read all pods are taken to be as they were.
 func TestBlind(t *testing.T) {
 	w := newWorld("dyn-[0-3]", 2)
