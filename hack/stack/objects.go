@@ -387,7 +387,7 @@ const writeKey = `(umask 077; printf %s "$SLURM_KEY" >/etc/slurm/slurm.key); uns
 func PodTemplate(o Options) corev1.PodTemplateSpec {
 	o = o.withDefaults()
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		// Nothing in slurmd's pod catches a signal slowly, and every second counts against SuspendTimeout.
+		// How long jobs of a pod that a test deletes run on.
 		TerminationGracePeriodSeconds: new(int64(5)),
 		Containers: []corev1.Container{{
 			Name:            v1alpha1.ContainerSlurmd,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,11 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/powersave"
 )
 
-// DefaultGracePeriod is how long a pod gets to end after SIGTERM when the template does not say,
-// in seconds. slurmd ends at once; the time counts against SuspendTimeout.
-const DefaultGracePeriod = 10
+// DefaultGracePeriod is how long the jobs of a pod that others delete may run on when the template does not say, in seconds.
+// As long as the cluster autoscaler waits for pods by default (--max-graceful-termination-sec).
+const DefaultGracePeriod = 600
+
+// ownGracePeriod is how long a pod has to end that Slurmtide deletes, in seconds. Slurm does not use its node any more, slurmd ends
+// at once, and the time counts against SuspendTimeout: a step that hangs must not hold the node.
+const ownGracePeriod = int64(powersave.OwnGrace / time.Second)
 
 const (
 	annotationSafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -57,6 +63,7 @@ type PodOptions struct {
 // with the part about the shape in mode Dynamic only.
 // The template's args come last, so that they can add options or override --conf-server; its
 // command, if any, stays in front and has to run its arguments, unless it ends in a slurmd itself.
+// Its preStop hook waits for jobs to end, unless the template has one.
 // Resources come from the shape where the container does not name them (see defaultResources).
 // Node selector and tolerations of the offering are added to the template's, and a pod affinity to the
 // other pods of the job, or het job, if the NodeSet has a topology key.
@@ -111,6 +118,7 @@ func build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string
 		args = args[1:]
 	}
 	slurmd.Args = args
+	letJobsEnd(slurmd, node)
 	slurmd.Env = append([]corev1.EnvVar{{
 		Name:      envPodUID,
 		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.uid"}},

@@ -193,7 +193,8 @@ func (c *Client) mismatch(existing, wanted *corev1.Pod) string {
 	return ""
 }
 
-// Delete asks for the pod with exactly this UID to end, with the grace period of the pod. gone says
+// Delete asks for the pod with exactly this UID to end within powersave.OwnGrace, whatever grace the pod has: no job is to be waited
+// for. gone says
 // that the pod exists no longer, or that another one has its name; otherwise the watch tells when it is gone.
 // It may be repeated.
 func (c *Client) Delete(ctx context.Context, node, uid string) (gone bool, err error) {
@@ -203,7 +204,9 @@ func (c *Client) Delete(ctx context.Context, node, uid string) (gone bool, err e
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
-	err = c.kube.CoreV1().Pods(c.namespace).Delete(ctx, node, *metav1.NewPreconditionDeleteOptions(uid))
+	options := metav1.NewPreconditionDeleteOptions(uid)
+	options.GracePeriodSeconds = new(ownGracePeriod)
+	err = c.kube.CoreV1().Pods(c.namespace).Delete(ctx, node, *options)
 	switch {
 	case err == nil:
 		return false, nil

@@ -287,7 +287,7 @@ func TestDelete(t *testing.T) {
 				if d, ok := a.(clienttesting.DeleteActionImpl); ok {
 					require.NotNil(t, d.DeleteOptions.Preconditions)
 					assert.EqualValues(t, tc.uid, *d.DeleteOptions.Preconditions.UID)
-					assert.Nil(t, d.DeleteOptions.GracePeriodSeconds)
+					assert.EqualValues(t, 10, *d.DeleteOptions.GracePeriodSeconds, "jobs are not waited for")
 				}
 			}
 		})

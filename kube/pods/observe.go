@@ -22,8 +22,8 @@ import (
 // "CrashLoopBackOff", "OutOfcpu", "Evicted", the runtime's "OOMKilled", "Error", "StartError". A slurmd
 // that ended with status 0 is "Completed", and Failed as well: no slurmd ends by itself.
 //
-// A deletion timestamp outranks everything: a terminating pod is nobody's any more, whatever it does. Its
-// Trouble is TroubleLost if Kubernetes took it, and none otherwise.
+// A deletion timestamp outranks everything: a terminating pod is nobody's any more, whatever it does, though jobs may run on in it until
+// then. Its Trouble is TroubleLost if Kubernetes took it, and none otherwise.
 // A pod without a readable generation annotation has generation 0.
 func Observe(p *corev1.Pod) powersave.Pod {
 	generation, _ := strconv.ParseInt(p.Annotations[v1alpha1.AnnotationGeneration], 10, 64)
@@ -47,7 +47,7 @@ func Observe(p *corev1.Pod) powersave.Pod {
 		v = verdict{cmp.Or(taken.Reason, string(corev1.DisruptionTarget)), taken.Message, powersave.TroubleLost}
 	}
 	if p.DeletionTimestamp != nil {
-		seen.Phase = powersave.PodTerminating
+		seen.Phase, seen.Ends = powersave.PodTerminating, p.DeletionTimestamp.Time
 		if v.trouble != powersave.TroubleLost {
 			v.trouble = powersave.TroubleNone
 		}

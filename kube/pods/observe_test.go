@@ -80,14 +80,17 @@ func TestObserve(t *testing.T) {
 			want.Generation, want.Request = 42, "01J-request"
 			want.Host = status.Spec.NodeName
 			want.Created = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			if want.Phase == powersave.PodTerminating {
+				want.Ends = time.Date(2026, 3, 1, 13, 0, 0, 0, time.UTC)
+			}
 			got := Observe(pod)
-			got.Created = got.Created.UTC()
+			got.Created, got.Ends = got.Created.UTC(), got.Ends.UTC()
 			assert.Equal(t, want, got)
 
 			slim, err := slimPod(pod)
 			require.NoError(t, err)
 			got = Observe(slim.(*corev1.Pod))
-			got.Created = got.Created.UTC()
+			got.Created, got.Ends = got.Created.UTC(), got.Ends.UTC()
 			assert.Equal(t, want, got, "the cache must keep what Observe reads")
 		})
 	}

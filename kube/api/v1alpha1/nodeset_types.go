@@ -147,6 +147,9 @@ type NodeSetSpec struct {
 	// labels, annotations and owner, and puts "slurmd -D -b -N <node> ..." in front of the
 	// container's args. Where the container says nothing, requests for cpu and memory, the memory
 	// limit and GPUs are taken from the shape. Changes reach pods that are made later.
+	// When somebody else deletes a pod (kubectl delete, preemption, eviction, a host that shuts down), the jobs on it run on for
+	// terminationGracePeriodSeconds, 600 unless the template says otherwise: the container's preStop hook, which is
+	// Slurmtide's unless the template has one, waits for them. Pods that Slurmtide deletes have 10 seconds.
 	Template corev1.PodTemplateSpec `json:"template"`
 
 	// Alternatives for the same shape, tried in order: on-demand, spot, another zone.
