@@ -104,10 +104,13 @@ type nodeSet struct {
 	image       string // default: the stack's
 	gres        string
 	cpus        int32
-	gated       bool // its pods stay unscheduled until ungate
+	gated       bool  // its pods stay unscheduled until ungate
+	grace       int64 // of its pods, in seconds; default: the stack's; byDefault: the one that pods have whose template names none
 	boot        v1alpha1.BootPolicy
 	dynamic     bool // mode Dynamic, feature dyn, in partition dyn; idle nodes go after 10 s
 }
+
+const byDefault = -1
 
 // deploy puts up a stack and NodeSets, and takes them down when the test ends.
 func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet) *cluster {
@@ -174,6 +177,12 @@ func (c *cluster) build(s nodeSet) *v1alpha1.NodeSet {
 	// The test machine is small and the jobs only sleep: ask for less than the shape.
 	template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("20Mi"),
+	}
+	if s.grace != 0 {
+		template.Spec.TerminationGracePeriodSeconds = new(s.grace)
+	}
+	if s.grace == byDefault {
+		template.Spec.TerminationGracePeriodSeconds = nil
 	}
 	if s.gated {
 		template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "slurmtide.io/test"}}

@@ -220,11 +220,6 @@ func (c *cluster) changeSpec(nodeSet string) {
 	require.NoError(c.t, err)
 }
 
-func (c *cluster) deletePod(name string) {
-	c.t.Helper()
-	require.NoError(c.t, c.kube.CoreV1().Pods(c.ns).Delete(c.ctx, name, metav1.DeleteOptions{}))
-}
-
 // evict asks for the pod to go the way kubectl drain does.
 func (c *cluster) evict(name string, dryRun ...string) error {
 	return c.kube.PolicyV1().Evictions(c.ns).Evict(c.ctx, &policyv1.Eviction{

@@ -5,7 +5,6 @@ package integration
 import (
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -120,13 +119,6 @@ func TestOutages(t *testing.T) {
 			c.settled("wide-[0-2]")
 		})
 	})
-}
-
-// reason is what stands on the node.
-func (c *cluster) reason(node string) string {
-	c.t.Helper()
-	_, after, _ := strings.Cut(c.slurm("scontrol", "--oneliner", "show", "node", node), " Reason=")
-	return after
 }
 
 // freeCPU is what the host could still give to pods, in thousandths of a CPU.
