@@ -97,6 +97,7 @@ func TestSharedCores(t *testing.T) {
 	}{
 		"two in each of two rows":      {several(4, shared(1, 3)), 0, 1},
 		"no row has as much left":      {several(5, shared(1, 3)), 0, 2},
+		"what two rows leave":          {append(several(4, shared(1, 3)), with(plain(9, "shared"), func(j *Job) { j.Tasks, j.CPUs = 2, 2 })), 0, 1},
 		"all cores twice":              {several(2, shared(1, 8)), 0, 1},
 		"three times":                  {several(3, shared(1, 8)), 0, 2},
 		"none beside others":           {[]Job{plain(1, "cpu"), shared(2, 1)}, 0, 2},

@@ -147,8 +147,8 @@ func (c *cluster) peeks() {
 	for _, j := range newest {
 		ids = append(ids, j.ID)
 	}
-	for i := range uint32(320) { // more than are ever asked for at once
-		ids = append(ids, newest[3].ID+1+i)
+	for i := range uint32(320) { // more than are ever asked for at once, with numbers as long as they get
+		ids = append(ids, newest[3].ID+1+i, 67_000_000+i)
 	}
 	raw, err := http.NewRequestWithContext(c.ctx, http.MethodGet, fmt.Sprintf("http://%s/slurm/v0.0.42/jobs/state?job_id=%d&job_id=%d", address, ids[0], ids[1]), nil)
 	require.NoError(t, err)
