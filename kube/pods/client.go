@@ -65,6 +65,7 @@ type Client struct {
 	written  map[string]statusKey
 	left     map[string]*v1alpha1.NodeSet // with the status that we wrote last, or found to be right
 	budgets  map[string]budgetMade        // by NodeSet
+	unseen   map[string]unseenPod         // by node
 	health   Health
 	recorder events.EventRecorder // nil unless Run
 }
@@ -121,6 +122,7 @@ func newClient(kube kubernetes.Interface, tide versioned.Interface, namespace, c
 		written: map[string]statusKey{},
 		left:    map[string]*v1alpha1.NodeSet{},
 		budgets: map[string]budgetMade{},
+		unseen:  map[string]unseenPod{},
 	}
 }
 
@@ -129,6 +131,8 @@ func newClient(kube kubernetes.Interface, tide versioned.Interface, namespace, c
 // call that failed after the API server had done its work is healed by the next one.
 //
 // Any other pod of that name is a Conflict error, with Error.Existing set if the pod is the cluster's.
+//
+// The end of every pod that it tells of is told to the Handler of Run.
 func (c *Client) Create(ctx context.Context, a powersave.CreatePod) (uid string, err error) {
 	doing := "creating pod " + a.Node
 	ns, missing := c.nodeSet(a.NodeSet)
@@ -149,6 +153,7 @@ func (c *Client) Create(ctx context.Context, a powersave.CreatePod) (uid string,
 	defer cancel()
 	created, err := c.kube.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager})
 	if err == nil {
+		c.toldOf(a.Node, string(created.UID))
 		return string(created.UID), nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
@@ -162,6 +167,9 @@ func (c *Client) Create(ctx context.Context, a powersave.CreatePod) (uid string,
 		return "", classify(err, "reading pod "+a.Node, "get pods", c.namespace)
 	}
 	why := c.mismatch(existing, pod)
+	if existing.Labels[v1alpha1.LabelCluster] == c.opts.Cluster {
+		c.toldOf(a.Node, string(existing.UID))
+	}
 	if why == "" {
 		return string(existing.UID), nil
 	}

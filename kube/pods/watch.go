@@ -30,8 +30,8 @@ type Handler interface {
 	PodsSynced([]powersave.Pod)
 	// Pod says that a pod is new or that something the engine looks at has changed.
 	Pod(powersave.Pod)
-	// PodGone says that the pod with this UID exists no longer. It is certain: it comes from a deletion
-	// seen or from a complete list without the pod.
+	// PodGone says that the pod with this UID exists no longer. It is certain: it comes from a deletion seen, from a complete list
+	// without the pod, or, for one that Create told of and no watch, from the answer that it is not there.
 	PodGone(node, uid string)
 	// HostsSynced is called once, after PodsSynced, with every Kubernetes node, before any Host.
 	HostsSynced([]powersave.Host)
@@ -132,6 +132,7 @@ func (c *Client) Run(ctx context.Context, h Handler) error {
 			c.log.Error("watching hosts", "error", err)
 		}
 	})
+	running.Go(func() { w.findUnseen(ctx) })
 	// Events come last: those of pods that are known can be told from the others.
 	w.eventController().RunWithContext(ctx)
 	return nil
@@ -272,6 +273,7 @@ func (w *watcher) podChanged(obj any) {
 		// An informer reports a pod that was replaced while it did not look as an update.
 		w.forget(old)
 	}
+	w.client.seen(pod.Name, seen.observed.UID)
 	w.stories.adopt(seen.observed.UID)
 	w.tell(seen)
 	if seen.observed.Host != old.observed.Host {

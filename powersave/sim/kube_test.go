@@ -60,10 +60,12 @@ func (w *world) create(a powersave.CreatePod, n *node, life int) {
 		answer(failed)
 		return
 	case old != nil && old.Generation == a.Generation && old.Offering == a.Offering && old.Phase != powersave.PodTerminating:
+		w.answered[n.index] = old.UID
 		answer(powersave.PodCreated{Node: a.Node, UID: old.UID, Generation: a.Generation})
 		return
 	case old != nil:
 		existing := old.Pod
+		w.answered[n.index] = old.UID
 		failed.Err, failed.Existing = "exists", &existing
 		answer(failed)
 		return
@@ -92,6 +94,7 @@ func (w *world) create(a powersave.CreatePod, n *node, life int) {
 		answer(failed)
 		return
 	}
+	w.answered[n.index] = p.UID
 	answer(powersave.PodCreated{Node: a.Node, UID: p.UID, Generation: p.Generation})
 	if n.lastRoom = w.room(a.Room); n.lastRoom != nil && life == w.life {
 		n.lastRoom.made[n.index] = life
@@ -307,11 +310,24 @@ func (w *world) vanish(p *pod) {
 		return
 	}
 	w.pods[p.index] = nil
-	w.deliver(powersave.PodGone{Node: p.Node, UID: p.UID})
+	if w.showGone(p.Pod, p.index); !w.listed && w.answered[p.index] == p.UID && w.shown[p.index].UID != p.UID {
+		w.unseen = append(w.unseen, powersave.PodGone{Node: p.Node, UID: p.UID})
+	}
 	w.placeAll()
 }
 
+func (w *world) showGone(p powersave.Pod, index int) {
+	if w.listed {
+		delete(w.shown, index)
+		w.deliver(powersave.PodGone{Node: p.Node, UID: p.UID})
+	}
+}
+
 func (w *world) watch(p *pod) {
+	if !w.listed {
+		return
+	}
+	w.shown[p.index] = p.Pod
 	w.deliver(powersave.PodSeen{Pod: p.Pod})
 	if w.any(watchTwice) {
 		w.deliver(powersave.PodSeen{Pod: p.Pod})
@@ -341,12 +357,41 @@ func (w *world) listPods(life int) {
 	if w.watchAt.Before(w.now) {
 		w.watchAt = w.now
 	}
-	var ev powersave.PodsRead
-	for _, p := range w.pods {
-		if p != nil {
-			ev.Pods = append(ev.Pods, p.Pod)
+	if w.shown == nil {
+		w.shown = map[int]powersave.Pod{}
+		var ev powersave.PodsRead
+		for i, p := range w.pods {
+			if p != nil {
+				w.shown[i] = p.Pod
+				ev.Pods = append(ev.Pods, p.Pod)
+			}
+		}
+		w.deliver(ev)
+	} else {
+		w.listAgain()
+	}
+	w.deliver(powersave.KubernetesUnread{})
+}
+
+// listAgain is what a client makes of the list after its watch was broken: news of what it knew and is no more, and of what is new or has
+// changed. What came and went meanwhile it looks for, if it knows of it by an answer.
+func (w *world) listAgain() {
+	life := w.life
+	for _, gone := range w.unseen {
+		w.after(5*time.Second+w.some(5*time.Second, watchGap, 2), func() {
+			if life == w.life {
+				w.deliver(gone)
+			}
+		})
+	}
+	w.unseen = nil
+	for i, p := range w.pods {
+		old, known := w.shown[i]
+		if known && (p == nil || p.UID != old.UID) {
+			w.showGone(old, i)
+		}
+		if p != nil && (!known || p.Pod != old) {
+			w.watch(p)
 		}
 	}
-	w.deliver(ev)
-	w.deliver(powersave.KubernetesUnread{})
 }

@@ -69,7 +69,10 @@ type world struct {
 	spec      int64 // metadata.generation of the NodeSets
 	listed    bool  // this life's watch of pods has begun
 	watchFrom time.Time
-	watchAt   time.Time // when the last news arrive
+	shown     map[int]powersave.Pod // what this life's watch has told; nil before its first list
+	answered  [nodeCount]string     // the UID of the pod that an answer told of last
+	unseen    []powersave.PodGone   // of those that came and went while the watch was broken
+	watchAt   time.Time             // when the last news arrive
 
 	hostsListed bool // the same of hosts
 	hostsAt     time.Time
@@ -314,7 +317,7 @@ func (w *world) strikes(a powersave.Action) bool {
 
 func (w *world) startBridge() {
 	w.logf("bridge starts")
-	w.engine, w.listed, w.hostsListed, w.reading, w.watchAt = powersave.New(w.config()), false, false, false, w.now
+	w.engine, w.listed, w.shown, w.unseen, w.hostsListed, w.reading, w.watchAt = powersave.New(w.config()), false, nil, nil, false, false, w.now
 	w.readingRooms, w.roomsSeen = false, false
 	w.life++
 	w.lifeAt = w.now
