@@ -222,7 +222,7 @@ func (c *charts) testAccounting(t *testing.T) {
 		return err == nil && strings.Contains(out, "\ntide\n"), out
 	})
 
-	helm(t, "rollback", "tide", "1", "-n", c.ns)
+	helm(t, "rollback", "tide", "-n", c.ns)
 	c.eventually("slurmctld to do without", func() (bool, string) {
 		kind := c.setting("AccountingStorageType")
 		return kind != "accounting_storage/slurmdbd", kind
