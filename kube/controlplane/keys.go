@@ -146,7 +146,12 @@ func (l *Loop) makeKey(ctx context.Context, k wantedKey) error {
 		secret.OwnerReferences = append(slices.Clone(secret.OwnerReferences), *k.user)
 	}
 	l.o.Metrics.wrote("secrets")
-	if _, err := l.kube.CoreV1().Secrets(k.of.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: FieldManager}); err != nil {
+	_, err := l.kube.CoreV1().Secrets(k.of.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: FieldManager})
+	if apierrors.IsAlreadyExists(err) { // a Controller and its Accounting are handled at once
+		_, err := l.ownKey(ctx, k)
+		return err
+	}
+	if err != nil {
 		return fmt.Errorf("making Secret %s: %w", k.ref.Name, err)
 	}
 	l.o.Log.Info("made a key", "namespace", k.of.Namespace, "secret", k.ref.Name)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	kubetesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
@@ -177,4 +178,27 @@ func TestKeptKeys(t *testing.T) {
 			require.ErrorContains(t, err, "spec.accountingRef: slurmctld and its nodes have slurm.key of Secret a, and would need slurm.key of Secret "+cmp.Or(test.after, "tide-auth-slurm"))
 		})
 	}
+}
+
+// A Controller and its Accounting are handled at the same time, and both make the key.
+func TestKeyMadeTwice(t *testing.T) {
+	c, a := controller(nil), accounting(nil)
+	l := loopWith()
+	kube, ok := l.kube.(*kubefake.Clientset)
+	require.True(t, ok)
+	raced := false
+	kube.PrependReactor("create", "secrets", func(kubetesting.Action) (bool, runtime.Object, error) {
+		if !raced {
+			raced = true
+			k := accountingKeys(a)[0]
+			require.NoError(t, kube.Tracker().Add(keySecret(k.of, k.ref.Key, []byte("theirs"))))
+		}
+		return false, nil, nil
+	})
+	_, err := l.makeKeys(t.Context(), controllerKeys(c, a))
+	require.NoError(t, err)
+	s, err := kube.CoreV1().Secrets("slurm").Get(t.Context(), "records-auth-slurm", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, "theirs", string(s.Data[SlurmKey]))
+	assert.Len(t, s.OwnerReferences, 2)
 }
