@@ -22,7 +22,7 @@ import (
 // Somebody deletes the pods of nodes with jobs: no new job comes, those that are there have the pod's grace period to end, and what has not
 // ended then is requeued.
 func TestDeletedPods(t *testing.T) {
-	forEachVersion(t, func(t *testing.T, version string) {
+	forFaults(t, func(t *testing.T, version string) {
 		const grace = 25
 		c := deploy(t, "deleted", version, stack.Options{Gate: true, SuspendTime: 600},
 			nodeSet{name: "cpu", nodes: "cpu-[0-1]", grace: byDefault}, nodeSet{name: "short", nodes: "short-0", grace: grace})
