@@ -94,7 +94,7 @@ func (e *Engine) hostChanged(name string) {
 }
 
 // troubled says why no new job should come to the node, "" if nothing speaks against it. leave: nor should the pod stay
-// when its jobs have ended.
+// when its jobs have ended; a pod on a silent host stays, though it is being deleted: nobody could confirm that it ends.
 func (e *Engine) troubled(n *node) (why string, leave bool) {
 	switch {
 	case n.pod == nil, n.pod.Phase == PodFailed:
@@ -106,7 +106,7 @@ func (e *Engine) troubled(n *node) (why string, leave bool) {
 		}
 		return "", false
 	case n.pod.Phase == PodTerminating:
-		return n.pod.Leaving(), true
+		return n.pod.Leaving(), !e.hosts.Silent(n.pod.Host)
 	}
 	why, leave, until := e.hosts.Judge(e.now, n.pod.Host, n.slurm.State.Any(NodeDrain) && n.drainedHere())
 	if !until.IsZero() {
