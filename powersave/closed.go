@@ -65,7 +65,8 @@ func (e *Engine) closeSets() {
 		case closed && off && !state.Any(judged) && mayWrite(n.slurm.Reason):
 			updates = merge(updates, NodeUpdate{State: StateDrain, Reason: c.reason}, name)
 		case !closed && state.Any(NodeDrain) && strings.HasPrefix(n.slurm.Reason, closedPrefix):
-			updates = merge(updates, NodeUpdate{State: n.putBack()}, name)
+			// One that is DOWN, too, was set DOWN by somebody just before it was drained: that is not ours to take back at once, see heal.
+			updates = merge(updates, NodeUpdate{State: StateUndrain}, name)
 		default:
 			continue
 		}
