@@ -61,8 +61,14 @@ func (e *Engine) backsRead(ev BacksRead) {
 				job: j.Job, times: j.Times, rested: j.Rested, told: true, freed: true, freedAt: e.now, retryAt: e.now, until: e.now.Add(backMost),
 			})
 		}
+		why := fmt.Sprintf("job %d was given back", j.Job)
 		if g := e.gangs[j.Job]; g != nil && g.parted == "" { // its request is not finished: what comes up for it is idle
-			g.parted = fmt.Sprintf("job %d was given back", j.Job)
+			g.parted = why
+		}
+		for _, n := range e.compactActive() {
+			if b := n.boot; b != nil && b.parted == "" && !b.left[j.Job].IsZero() {
+				b.parted = why
+			}
 		}
 	}
 	f.tries, f.retryAt = 0, e.now.Add(foundAgain)

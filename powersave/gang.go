@@ -34,7 +34,7 @@ func (e *Engine) remember(j Job, r Request) {
 	e.startsAnew(j.ID, r.Started)
 	e.leaveFormer(j, r.Started)
 	for name := range j.Nodes.All() {
-		if n := e.nodes[name]; n != nil && n.boot != nil {
+		if n := e.nodes[name]; n != nil && n.boot != nil && !e.hasLeft(n, j.ID, r.Started) {
 			e.join(n, j.ID, r.Started, r.ResumeTimeout)
 		}
 	}
@@ -51,6 +51,12 @@ func (e *Engine) remember(j Job, r Request) {
 		g.rest = nil
 		e.follow(g, b)
 	}
+}
+
+// hasLeft says that the job, which was given back and has lost its nodes, has left the boot of n since it was asked for.
+func (e *Engine) hasLeft(n *node, job uint32, asked time.Time) bool {
+	b := e.backOf(job)
+	return (b == nil || b.freed) && n.boot.parted != "" && n.boot.left[job].After(asked)
 }
 
 // rememberAgain is for the requests that came before the NodeSets and Slurm were read, as after a restart: a job's nodes may boot for a
@@ -321,7 +327,16 @@ func (e *Engine) turnedAway(n *node) {
 // leave makes the job wait no longer for the node, whose boot goes on.
 func (e *Engine) leave(n *node, job uint32) {
 	n.jobs = slices.DeleteFunc(n.jobs, func(id uint32) bool { return id == job })
+	if b := n.boot; b != nil {
+		if b.left == nil {
+			b.left = map[uint32]time.Time{}
+		}
+		b.left[job] = e.now
+	}
 	if g := e.gangs[job]; g != nil {
+		if n.boot != nil && g.parted != "" {
+			n.boot.parted = g.parted
+		}
 		g.nodes = slices.DeleteFunc(g.nodes, func(name string) bool { return name == n.name })
 		if len(g.nodes) == 0 {
 			e.dropGang(job)
@@ -460,6 +475,9 @@ func (e *Engine) part(n *node) {
 func (e *Engine) parted(n *node) (reason string, parted bool) {
 	if n.set == "" || !n.slurm.State.Any(NodeIdle) || e.sets[n.set].Strategy == BestEffort {
 		return "", false
+	}
+	if b := n.boot; b != nil && len(n.jobs) == 0 {
+		return b.parted, b.parted != ""
 	}
 	for _, id := range n.jobs {
 		g := e.gangs[id]

@@ -18,6 +18,9 @@ func (KubernetesUnread) event() {}
 func (e *Engine) kubernetesUnread(err string) {
 	e.blind = err != ""
 	for _, n := range e.nodes {
+		if n.boot != nil && n.boot.alone {
+			n.boot.troubleAt = e.now
+		}
 		n.strayAt, n.strayOK = time.Time{}, false
 		n.care.lostAt, n.care.downAt = time.Time{}, time.Time{}
 	}
@@ -110,13 +113,16 @@ func (e *Engine) podCreateFailed(ev PodCreateFailed) {
 	}
 	if n.pod == nil {
 		b.problem, b.createTrouble, b.triedRead = ev.Err, ev.Trouble, e.reads.count
-		b.alone = ev.Permanent && ev.Trouble == TroubleNone
+		if alone := ev.Permanent && ev.Trouble == TroubleNone; alone != b.alone {
+			// An API server that has just started refuses what it will take a moment later: it is asked again well before the verdict.
+			b.alone, b.tries = alone, 0
+		}
 		if b.alone {
 			b.createTrouble = TroubleConfig
 		}
 		e.note(Warn, n, b.request(), "creating pod failed: "+ev.Err)
 		b.retryAt = e.now.Add(pause(b.tries))
-		if ev.Permanent && !b.alone { // an API server that has just started refuses what it will take a moment later
+		if ev.Permanent && !b.alone {
 			b.retryAt = e.now.Add(retryMost)
 		}
 		b.tries++

@@ -296,6 +296,8 @@ func (w *world) patrolNode(n *node, p *pod) {
 		n.half = nil
 	case n.half != nil && n.halfLife != w.life && !n.halfKept:
 		n.half = nil
+	case n.half != nil && n.halfLife != w.life && n.half.state == over: // a job that may not be requeued: Slurm does not tell of it any more
+		n.half = nil
 	case n.half != nil && n.halfLife != w.life && n.flags.Any(powersave.NodePoweringUp): // who gave the job back is gone; it may be let go when it is up
 		n.halfSince = w.now
 	case n.down, p != nil && p.host && (p.dead || w.on(silenceHost, p.at)): // nobody could confirm that its pod ends
