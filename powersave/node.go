@@ -71,14 +71,15 @@ const clockSkew = 2 * time.Second
 // readSince reports whether a read later than the given one showed the node.
 func (n *node) readSince(read int) bool { return n.read > read }
 
-// see takes in what Slurm shows. Two complete reads, sightings apart, confirm a disagreement
-// between Slurm and Kubernetes.
-func (n *node) see(s SlurmNode, r *reads, complete bool, sightings time.Duration) {
+// see takes in what Slurm shows; false: slurmctld has changed the node since. Two complete reads, sightings apart, confirm a
+// disagreement between Slurm and Kubernetes.
+func (n *node) see(s SlurmNode, r *reads, complete bool, sightings time.Duration) bool {
 	if r.count <= n.believe {
-		return
+		return false
 	}
 	n.slurm, n.read, n.readAt, n.seenAt, n.missing = s, r.count, r.asked, r.ended, false
 	n.sight(r, complete, sightings)
+	return true
 }
 
 // vanish takes in that slurmctld has no such node.

@@ -121,7 +121,9 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 		if !known { // not of any NodeSet, and in no request
 			continue
 		}
-		n.see(s, &e.reads, whole, e.cfg.Sightings)
+		if !n.see(s, &e.reads, whole, e.cfg.Sightings) && ev.Complete {
+			e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // what else has become of it is not to wait for PollIdle once more
+		}
 	}
 	for _, name := range ev.Unknown {
 		// Only a complete read tells that a node does not exist.
