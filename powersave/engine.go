@@ -388,10 +388,6 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 			e.do(Report{Level: Warn, NodeSet: s.Name, Text: s.Problem})
 		}
 	}
-	if first {
-		e.rememberAgain()
-		e.setDeadlines()
-	}
 	owner := map[string]string{}
 	for _, usable := range []bool{false, true} { // the usable ones last: they win
 		for _, s := range sets {
@@ -403,6 +399,10 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 				e.node(name)
 			}
 		}
+	}
+	if first { // all nodes are known now
+		e.rememberAgain()
+		e.setDeadlines()
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
 		n := e.nodes[name]

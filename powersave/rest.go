@@ -9,10 +9,14 @@ import (
 // A gang may wait for nodes without a boot in hand: ResumeRate holds them back, or they boot for another job whose request has not
 // come yet. Those are its rest. Which jobs hold them only the resume file of the gang's own nodes says.
 
-// restOf names the nodes of the gang that have no boot in hand, and that Slurm last showed off or powering up.
+// restOf names the nodes of the gang that have no boot in hand, and that Slurm last showed off or powering up, or has yet to show.
 func (e *Engine) restOf(g *gang) (rest []string) {
 	for name := range g.whole.All() {
-		if n := e.nodes[name]; n != nil && n.set != "" && n.boot == nil && n.slurm.State.Any(NodePoweredDown|NodePoweringUp) {
+		n := e.nodes[name]
+		if n == nil || n.boot != nil || e.setOf(name) == "" { // NodeSets that have just been read are taken up node by node
+			continue
+		}
+		if n.read == 0 || n.slurm.State.Any(NodePoweredDown|NodePoweringUp) {
 			rest = append(rest, name)
 		}
 	}
