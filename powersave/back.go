@@ -96,6 +96,17 @@ func (e *Engine) freed(n *node) {
 	}
 }
 
+// stay forgets that jobs were given back for which n has come up before slurmctld could be told, as everything else they waited for: it takes
+// them off nothing any more, and when they start again, that is another matter.
+func (e *Engine) stay(n *node) {
+	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool {
+		return b.told && !b.freed && slices.Contains(b.nodes, n.name) && !slices.ContainsFunc(b.nodes, func(name string) bool {
+			m := e.nodes[name]
+			return m.boot != nil || m.forces > 0
+		})
+	})
+}
+
 // askBacks asks for what is due for the jobs given back.
 func (e *Engine) askBacks() {
 	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool { return !b.until.After(e.now) })

@@ -309,6 +309,9 @@ func (e *Engine) bootDone(n *node) {
 		e.letGo(n, reason)
 	}
 	e.dropBoot(n, b.release == nil)
+	if b.release != nil {
+		e.stay(n)
+	}
 }
 
 func later(a, b time.Time) time.Time {
