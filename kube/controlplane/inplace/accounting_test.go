@@ -145,12 +145,12 @@ func TestTrialWithoutRecords(t *testing.T) {
 		"slurm.conf": withOne + "AccountingStorageTRES=gres/gpu\nPriorityWeightTRES=CPU=1,GRES/gpu=2\nInclude more.conf\nPartitionName=a Nodes=ALL QOS=part allowqos=x State=UP\n",
 		"more.conf":  "PartitionName=b Nodes=ALL DenyQos=y\n",
 	}
-	require.NoError(t, alone(files, "/d", 1234))
+	require.NoError(t, alone(files, "/d", "", 1234))
 	assert.NotContains(t, files["slurm.conf"], "TRES")
 	assert.Contains(t, files["slurm.conf"], "\nPartitionName=a Nodes=ALL State=UP\n")
 	assert.Equal(t, "PartitionName=b Nodes=ALL\n", files["more.conf"])
 	files = map[string]string{"slurm.conf": "PartitionName=a Nodes=ALL QOS=part\n"}
-	require.NoError(t, alone(files, "/d", 1234))
+	require.NoError(t, alone(files, "/d", "", 1234))
 	assert.Contains(t, files["slurm.conf"], "PartitionName=a Nodes=ALL QOS=part\n", "without slurmdbd there is no QOS, and slurmctld says so")
 }
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -39,6 +39,10 @@ type Slurm interface {
 	Reconfigure(ctx context.Context) error
 	// BootTime is the second in which the running one began to read its files last. It fails while it does not answer.
 	BootTime(ctx context.Context) (time.Time, error)
+	// Started is when the one beside us began, though it may stand by. It fails if none runs.
+	Started(ctx context.Context) (time.Time, error)
+	// Reread has the one beside us, which stands by, read its files.
+	Reread(ctx context.Context) error
 }
 
 // Agent carries configurations from one directory to another.
@@ -48,6 +52,7 @@ type Agent struct {
 	Etc    string // what slurmctld reads
 	Kept   string // what was last in force; survives the pod
 	State  string // slurmctld's own
+	Host   string // slurmctld's name for itself
 	Slurm  Slurm
 	// Tell makes a report known.
 	Tell func(context.Context, Report) error
@@ -69,6 +74,8 @@ type Agent struct {
 	askAt     time.Time // when it may be asked again to read it
 	endedAt   time.Time // when it may be looked again whether it has ended
 	retry     time.Time
+	seen      string    // hash of what Kept had when a backup looked last
+	rereadAt  time.Time // when a slurmctld that stood by was told to read its files
 }
 
 // Init fills the directory that slurmctld reads, before its start: with what is wanted, or, if that is refused, with what was last in force.
@@ -77,9 +84,17 @@ func (a *Agent) Init(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the configuration that is wanted: %w", err)
 	}
-	kept, err := readFiles(a.Kept)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("reading the configuration that was in force: %w", err)
+	kept, err := a.readKept()
+	if err != nil {
+		return err
+	}
+	// A backup starts with what the one in control has, unless it is new there.
+	backup, err := a.standsBy(kept)
+	if err != nil {
+		return err
+	}
+	if backup && slices.Contains(controllersOf(kept), a.Host) {
+		wanted = kept
 	}
 	if len(kept) > 0 && Hash(kept) != Hash(wanted) {
 		if err := a.readFailed(); err != nil {
@@ -153,6 +168,24 @@ func (a *Agent) look(ctx context.Context) error {
 		return fmt.Errorf("reading the configuration that is wanted: %w", err)
 	}
 	want := Hash(wanted)
+	installed, err := a.readEtc()
+	if err != nil {
+		return err
+	}
+	if backup, err := a.standsBy(installed); backup || err != nil {
+		if err != nil {
+			return err
+		}
+		return a.follow(ctx)
+	}
+	if len(controllersOf(installed)) > 1 {
+		if a.report.ControlSince == "" {
+			a.report.ControlSince = a.Now().UTC().Format(time.RFC3339)
+		}
+		if err := a.readFailed(); err != nil { // it may have ended another one
+			return err
+		}
+	}
 	if a.report.InForce != a.installed {
 		return a.confirm(ctx, wanted)
 	}

@@ -29,6 +29,8 @@ type slurm struct {
 	asked  int  // to read its files
 	deaf   bool // it says that it did not hear that, and reads nothing
 	away   bool // it does not answer
+
+	rereads int // by one that stands by
 }
 
 func (s *slurm) start() {
@@ -102,6 +104,16 @@ func (s *slurm) BootTime(context.Context) (time.Time, error) {
 	return s.boot, nil
 }
 
+func (s *slurm) Started(ctx context.Context) (time.Time, error) { return s.BootTime(ctx) }
+
+func (s *slurm) Reread(context.Context) error {
+	s.Lock()
+	defer s.Unlock()
+	text, err := os.ReadFile(filepath.Join(s.etc, "slurm.conf"))
+	s.runs, s.rereads = string(text), s.rereads+1 // it has no other boot time then
+	return err
+}
+
 // world is a pod with the directories that an Agent has.
 type world struct {
 	*Agent
@@ -161,7 +173,7 @@ func (w *world) newPod() (stop func()) {
 // restart forgets what the program knew.
 func (w *world) restart() {
 	old := w.Agent
-	w.Agent = &Agent{Wanted: old.Wanted, Keys: old.Keys, Etc: old.Etc, Kept: old.Kept, Slurm: old.Slurm, Tell: old.Tell, Ended: old.Ended, Log: old.Log, Now: old.Now}
+	w.Agent = &Agent{Wanted: old.Wanted, Keys: old.Keys, Etc: old.Etc, Kept: old.Kept, Slurm: old.Slurm, Tell: old.Tell, Ended: old.Ended, Log: old.Log, Now: old.Now, Host: old.Host, State: old.State}
 }
 
 func (w *world) run() (stop func()) {
@@ -547,7 +559,7 @@ func TestAlone(t *testing.T) {
 		"c_c.conf":   "SlurmctldPrimaryOffProg=/x\nInclude more.conf\n" + dbd + "SlurmctldPort=6817\n",
 		"other.conf": dbd,
 	}
-	require.NoError(t, alone(files, "/tmp/d", 4711))
+	require.NoError(t, alone(files, "/tmp/d", "a", 4711))
 	assert.Equal(t, map[string]string{
 		"slurm.conf": "ClusterName=C # keep\nSlurmctldPort=4711\nSlurmctldParameters=enable_configless\n" +
 			"AccountingStorageType=accounting_storage/none\nAccountingStorageHost=db\nInclude more.conf\n" +
@@ -557,6 +569,6 @@ func TestAlone(t *testing.T) {
 		"other.conf": dbd,
 	}, files)
 	files = map[string]string{"slurm.conf": "nonsense\n"}
-	require.NoError(t, alone(files, "/tmp/d", 1), "slurmctld says it itself")
+	require.NoError(t, alone(files, "/tmp/d", "a", 1), "slurmctld says it itself")
 	assert.Contains(t, files["slurm.conf"], "nonsense\n")
 }

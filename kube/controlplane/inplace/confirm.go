@@ -23,6 +23,9 @@ type failure struct{ hash, why string }
 // confirm sees whether slurmctld has read what is installed. It has it read, or goes back to what was in force before, if not.
 func (a *Agent) confirm(ctx context.Context, wanted map[string]string) error {
 	boot, err := a.Slurm.BootTime(ctx)
+	if boot.Before(a.rereadAt) {
+		boot = a.rereadAt // while it stood by
+	}
 	switch {
 	case err == nil && !boot.Before(a.readFrom):
 		return a.confirmed()
@@ -160,8 +163,14 @@ func (a *Agent) put(files map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("reading the keys: %w", err)
 	}
-	if err := a.forgetNumber(files); err != nil {
-		return fmt.Errorf("preparing slurmctld's state for another slurmdbd: %w", err)
+	backup, err := a.standsBy(files)
+	if err != nil {
+		return err
+	}
+	if !backup {
+		if err := a.forgetNumber(files); err != nil {
+			return fmt.Errorf("preparing slurmctld's state for another slurmdbd: %w", err)
+		}
 	}
 	if err := os.Remove(filepath.Join(a.Etc, installedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("putting the configuration in place: %w", err)

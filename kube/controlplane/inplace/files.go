@@ -32,6 +32,8 @@ type Report struct {
 	// is what keeps slurmctld from reading what is wanted.
 	Rejected string `json:"rejected,omitempty"`
 	Error    string `json:"error,omitempty"`
+	// ControlSince is since when this slurmctld is in control, in seconds of RFC 3339; "" for one that stands by, and for one that has no backups.
+	ControlSince string `json:"controlSince,omitempty"`
 }
 
 // Hash names a set of files by what is in them.

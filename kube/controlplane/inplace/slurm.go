@@ -39,6 +39,8 @@ type Local struct {
 	Etc                 string // directory of the slurm.conf in force
 	Keys                string // directory of the keys
 	JWTKey              string // file name of that of auth/jwt, in Keys
+	Host                string // slurmctld's name for itself
+	Proc                string // /proc, or what a test has in its place
 }
 
 // Check starts a slurmctld with the files in a directory, on a port and with a state of its own, and ends it as soon as it has become primary: by
@@ -58,7 +60,7 @@ func (l Local) Check(ctx context.Context, files map[string]string) error {
 	for name, text := range files {
 		files[name] = strings.ReplaceAll(text, l.Etc+"/", dir+"/")
 	}
-	if err := alone(files, dir, port); err != nil {
+	if err := alone(files, dir, l.Host, port); err != nil {
 		return &Rejected{err.Error()}
 	}
 	keys, err := readVolume(l.Keys)
@@ -139,7 +141,7 @@ func complaint(line string) (string, bool) {
 
 // alone changes a slurm.conf, and what it includes, so that a slurmctld that reads it stays by itself: state, port and log of its own, no programs, and no
 // slurmdbd, which would take it for the cluster's.
-func alone(files map[string]string, dir string, port int) error {
+func alone(files map[string]string, dir, host string, port int) error {
 	f, err := slurmconf.ParseFile("slurm.conf", []byte(files["slurm.conf"]))
 	if f == nil {
 		return err
@@ -155,7 +157,7 @@ func alone(files map[string]string, dir string, port int) error {
 	for _, one := range own {
 		errs = append(errs, f.Set(one[0], one[1]))
 	}
-	errs = append(errs, withoutOthers(f, records))
+	errs = append(errs, ownHost(f, host), withoutOthers(f, records))
 	more := f.Includes()
 	files["slurm.conf"] = f.String()
 	seen := map[string]bool{"slurm.conf": true}
