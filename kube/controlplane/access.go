@@ -26,8 +26,8 @@ func Rights() []pods.Right {
 		{Resource: "serviceaccounts", Verbs: made},
 		{Resource: "secrets", Verbs: []string{"create", "get", "update"}}, // keys, tokens and slurmdbd.conf; the last two are updated
 		{Resource: "pods", Verbs: []string{"list", "patch", "watch"}},
-		{Resource: "pods", Subresource: "log", Verbs: []string{"get"}},        // what slurmdbd says of its database
-		{Resource: "persistentvolumeclaims", Verbs: []string{"get", "patch"}}, // to enlarge them
+		{Resource: "pods", Subresource: "log", Verbs: []string{"get"}},                  // what slurmdbd says of its database
+		{Resource: "persistentvolumeclaims", Verbs: []string{"create", "get", "patch"}}, // for backups, and to enlarge them
 		{Group: "apps", Resource: "statefulsets", Verbs: made},
 		{Group: "apps", Resource: "deployments", Verbs: made},
 		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings", Verbs: made},

@@ -256,11 +256,11 @@ func TestControllerWaitsForAccounting(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "tide-controller-0"}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
 		{Name: ContainerSlurmctld, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 	}}}
-	one := meta.FindStatusCondition(ControllerStatus(c, SeenController{Pod: pod, Lacks: "Accounting records: no database"}).Conditions, v1alpha1.ConditionAvailable)
+	one := meta.FindStatusCondition(ControllerStatus(c, SeenController{Pods: []*corev1.Pod{pod}, Lacks: "Accounting records: no database"}).Conditions, v1alpha1.ConditionAvailable)
 	assert.Equal(t, "WaitsForAccounting", one.Reason)
 	assert.Equal(t, "slurmctld in pod tide-controller-0 does not answer yet; the first time it needs slurmdbd for that: Accounting records: no database", one.Message)
 	pod.Status.ContainerStatuses[0].Ready = true
-	one = meta.FindStatusCondition(ControllerStatus(c, SeenController{Pod: pod, Lacks: "x"}).Conditions, v1alpha1.ConditionAvailable)
+	one = meta.FindStatusCondition(ControllerStatus(c, SeenController{Pods: []*corev1.Pod{pod}, Lacks: "x"}).Conditions, v1alpha1.ConditionAvailable)
 	assert.Equal(t, "Answers", one.Reason, "with state it works without")
 }
 

@@ -53,11 +53,11 @@ func (l *Loop) claim(ctx context.Context, c *v1alpha1.Controller) (*Problem, err
 	if c.Spec.External != nil || !enabled(p.Enabled) || p.ExistingClaim != "" || want.IsZero() {
 		return nil, nil
 	}
-	name := stateVolume + "-" + PodName(c.Name)
+	name := claimName(c)
 	claims := l.kube.CoreV1().PersistentVolumeClaims(c.Namespace)
 	claim, err := claims.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, nil // the StatefulSet makes it
+		return nil, nil // it is being made
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the claim for slurmctld's state: %w", err)

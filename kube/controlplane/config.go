@@ -28,7 +28,7 @@ var lists = []string{"SlurmctldParameters", "SlurmdParameters", "SchedulerParame
 // reserved are keys that extraConf may not have, and what decides on them.
 var reserved = map[string]string{
 	"clustername":       "it is spec.clusterName",
-	"slurmctldhost":     "the Controller's name decides",
+	"slurmctldhost":     "the Controller's name and spec.backups decide",
 	"slurmctldport":     "Services and probes know the port",
 	"slurmuser":         "the programs and the bridge run as the same user",
 	"statesavelocation": "the volume is mounted there (spec.persistence)",
@@ -89,10 +89,9 @@ func Config(c Cluster) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading our own slurm.conf: %w", err)
 	}
-	where, _ := address(c.Controller, c.Settings)
 	if err := errors.Join(
 		f.Set("ClusterName", ClusterName(c.Controller)),
-		f.Insert("SlurmctldPort", fmt.Sprintf("SlurmctldHost=%s(%s)", host(c.Controller), where)),
+		f.Insert("SlurmctldPort", controllerLines(c.Controller, c.Settings)),
 	); err != nil {
 		return nil, err
 	}
@@ -114,21 +113,12 @@ func Config(c Cluster) (map[string]string, error) {
 
 // ClientConfig is the configuration of slurmrestd: what it takes to find slurmctld and to trust it. No extraConf can spoil it.
 func ClientConfig(c *v1alpha1.Controller, s Settings) (map[string]string, error) {
-	name := host(c)
-	where, port := address(c, s)
-	if c.Spec.External != nil {
-		name = where
-	}
 	f, err := slurmconf.ParseFile("slurm.conf", []byte("# Made by Slurmtide, for slurmrestd.\n"))
 	if err != nil {
 		return nil, err
 	}
-	at := name
-	if name != where {
-		at = fmt.Sprintf("%s(%s)", name, where)
-	}
 	err = errors.Join(
-		f.Set("ClusterName", ClusterName(c)), f.Add("SlurmctldHost="+at), f.Set("SlurmctldPort", fmt.Sprint(port)), f.Set("SlurmUser", "slurm"),
+		f.Set("ClusterName", ClusterName(c)), f.Add(controllerLines(c, s)), f.Set("SlurmctldPort", fmt.Sprint(controllerPort(c))), f.Set("SlurmUser", "slurm"),
 		f.Set("AuthType", "auth/slurm"), f.Set("CredType", "auth/slurm"), f.Set("AuthAltTypes", "auth/jwt"),
 	)
 	return map[string]string{"slurm.conf": f.String()}, err

@@ -198,10 +198,9 @@ func sshd(s *v1alpha1.LoginSet, o *v1alpha1.LoginOptions) corev1.Container {
 // sackd is the only one with the key of auth/slurm: it vouches for who asks on its socket, by the kernel's word. It fetches slurm.conf from slurmctld,
 // which tells it of changes.
 func sackd(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, o *v1alpha1.LoginOptions, settings Settings) corev1.Container {
-	where, port := address(controller, settings)
 	c := container(ContainerSackd, &v1alpha1.ContainerOptions{Image: o.Image, ImagePullPolicy: o.ImagePullPolicy},
 		"/usr/sbin/sackd", "-D", // the whole path: with a new configuration it calls itself again by this name (sackd.c, _try_to_reconfig)
-		"--conf-server", fmt.Sprintf("%s:%d", where, port))
+		"--conf-server", confServer(controller, settings))
 	// The key is root's, mode 0440: sackd wants one that others cannot read, and there is no fsGroup.
 	c.SecurityContext.RunAsGroup = new(int64(0))
 	c.SecurityContext.ReadOnlyRootFilesystem = new(true)

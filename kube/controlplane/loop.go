@@ -317,8 +317,13 @@ func find[T any](store cache.Store, namespace, name string) *T {
 	return t
 }
 
-func (l *Loop) slurmctldPod(c *v1alpha1.Controller) *corev1.Pod {
-	return find[corev1.Pod](l.pods, c.Namespace, PodName(c.Name))
+func (l *Loop) slurmctldPods(c *v1alpha1.Controller) (pods []*corev1.Pod) {
+	for _, name := range podNames(c) {
+		if pod := find[corev1.Pod](l.pods, c.Namespace, name); pod != nil {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
 }
 
 // statefulSet is the one that was made for a Controller, nil if there is none.

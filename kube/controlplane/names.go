@@ -3,6 +3,7 @@ package controlplane
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -68,8 +69,16 @@ type Settings struct {
 // ClusterName is the ClusterName of a Controller's slurm.conf.
 func ClusterName(c *v1alpha1.Controller) string { return cmp.Or(c.Spec.ClusterName, c.Name) }
 
-// PodName is the pod of a Controller's slurmctld.
+// PodName is the pod of a Controller's slurmctld, of several the first one's.
 func PodName(controller string) string { return workload(controller) + "-0" }
+
+// podNames are those of all its slurmctlds, in the order in which they take control.
+func podNames(c *v1alpha1.Controller) (names []string) {
+	for i := range 1 + c.Spec.Backups {
+		names = append(names, fmt.Sprintf("%s-%d", workload(c.Name), i))
+	}
+	return names
+}
 
 func workload(controller string) string     { return controller + "-controller" }
 func configName(controller string) string   { return controller + "-config" }
@@ -97,15 +106,40 @@ func jwtKeyRef(c *v1alpha1.Controller) v1alpha1.KeyRef {
 	return *cmp.Or(c.Spec.JWTKeyRef, &made)
 }
 
-// host is slurmctld's name for itself, and address the name that others use: that of the pod itself in a headless service. The kubelet
-// writes it into the pod's /etc/hosts, so the control plane finds itself before DNS knows it.
-func host(c *v1alpha1.Controller) string { return PodName(c.Name) }
-
-func address(c *v1alpha1.Controller, s Settings) (host string, port int32) {
+// controllerLines are the SlurmctldHost lines: of each slurmctld the name for itself, which is its pod's, and the one that others use, that of the pod
+// itself in a headless service. The kubelet writes it into the pod's /etc/hosts, so the control plane finds itself before DNS knows it.
+func controllerLines(c *v1alpha1.Controller, s Settings) string {
 	if e := c.Spec.External; e != nil {
-		return e.Host, cmp.Or(e.Port, slurmctldPort)
+		return "SlurmctldHost=" + e.Host
 	}
-	return fmt.Sprintf("%s.%s.%s.svc.%s", PodName(c.Name), workload(c.Name), c.Namespace, s.ClusterDomain), slurmctldPort
+	var lines []string
+	for _, pod := range podNames(c) {
+		lines = append(lines, fmt.Sprintf("SlurmctldHost=%s(%s)", pod, podAddress(c, pod, s)))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func podAddress(c *v1alpha1.Controller, pod string, s Settings) string {
+	return fmt.Sprintf("%s.%s.%s.svc.%s", pod, workload(c.Name), c.Namespace, s.ClusterDomain)
+}
+
+func controllerPort(c *v1alpha1.Controller) int32 {
+	if e := c.Spec.External; e != nil {
+		return cmp.Or(e.Port, slurmctldPort)
+	}
+	return slurmctldPort
+}
+
+// confServer is --conf-server of daemons that fetch their slurm.conf.
+func confServer(c *v1alpha1.Controller, s Settings) string {
+	if e := c.Spec.External; e != nil {
+		return fmt.Sprintf("%s:%d", e.Host, controllerPort(c))
+	}
+	var servers []string
+	for _, pod := range podNames(c) {
+		servers = append(servers, fmt.Sprintf("%s:%d", podAddress(c, pod, s), controllerPort(c)))
+	}
+	return strings.Join(servers, ",")
 }
 
 func controllerLabels(c *v1alpha1.Controller) map[string]string {

@@ -57,6 +57,10 @@ func TestObjects(t *testing.T) {
 			c.Spec.Persistence = v1alpha1.Persistence{ExistingClaim: "state"}
 			c.Spec.Bridge = &v1alpha1.BridgeOptions{Enabled: new(false)}
 		}),
+		"backups": controller(func(c *v1alpha1.Controller) {
+			c.Spec.Backups = 1
+			c.Spec.Persistence = v1alpha1.Persistence{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}}
+		}),
 		"external": controller(func(c *v1alpha1.Controller) {
 			c.Spec = v1alpha1.ControllerSpec{External: &v1alpha1.ExternalController{Host: "head.example.com"}}
 		}),

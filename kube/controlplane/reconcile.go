@@ -33,7 +33,7 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) error {
 	if err != nil {
 		return err
 	}
-	seen := SeenController{Pod: l.slurmctldPod(c)}
+	seen := SeenController{Pods: l.slurmctldPods(c)}
 	full, accounting, err := l.accountingOf(c)
 	var files map[string]string
 	if err == nil {
@@ -50,8 +50,10 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) error {
 	if err == nil {
 		seen.Volume, err = l.claim(ctx, c)
 	}
-	if err == nil && seen.Pod != nil {
-		err = l.nudge(ctx, seen.Pod, seen.Hash)
+	for _, pod := range seen.Pods {
+		if err == nil {
+			err = l.nudge(ctx, pod, seen.Hash)
+		}
 	}
 	if seen.Problem, err = problem(err); seen.Problem == nil && err != nil {
 		return err
@@ -188,6 +190,9 @@ func (l *Loop) secretKey(ctx context.Context, namespace, field string, ref v1alp
 func (l *Loop) applyController(ctx context.Context, c *v1alpha1.Controller, accounting *v1alpha1.Accounting, files map[string]string) error {
 	objects, err := ControllerObjects(c, files, l.o.Settings)
 	if err != nil {
+		return err
+	}
+	if err := l.sharedClaim(ctx, c, l.statefulSet(c)); err != nil {
 		return err
 	}
 	for _, o := range objects {

@@ -3,6 +3,9 @@ package controlplane
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"math"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,29 +39,41 @@ const defaultSize = "4Gi"
 func statefulSet(c *v1alpha1.Controller, meta metav1.ObjectMeta, s Settings) *appsv1.StatefulSet {
 	labels := controllerLabels(c)
 	set := &appsv1.StatefulSet{TypeMeta: typeMeta("apps/v1", "StatefulSet"), ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
-		Replicas:             new(int32(1)),
+		Replicas:             new(1 + c.Spec.Backups),
 		ServiceName:          workload(c.Name),
 		Selector:             &metav1.LabelSelector{MatchLabels: labels},
 		PodManagementPolicy:  appsv1.ParallelPodManagement,
 		RevisionHistoryLimit: new(int32(1)),
 		Template:             podTemplate(&c.Spec.Template, labels, slurmctldPod(c, s)),
 	}}
+	if c.Spec.Backups > 0 {
+		set.Spec.Template.Annotations = maps.Clone(set.Spec.Template.Annotations)
+		if set.Spec.Template.Annotations == nil {
+			set.Spec.Template.Annotations = map[string]string{}
+		}
+		set.Spec.Template.Annotations[AnnotationBackups] = strconv.Itoa(int(c.Spec.Backups))
+	}
 	p := &c.Spec.Persistence
-	if enabled(p.Enabled) && p.ExistingClaim == "" {
-		claim := corev1.PersistentVolumeClaim{
-			// Without its kind: that is not told by all encodings of the API, and would look like a change.
-			ObjectMeta: metav1.ObjectMeta{Name: stateVolume, Labels: labels},
-			Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: p.StorageClassName, AccessModes: p.AccessModes, Resources: *p.Resources.DeepCopy()},
-		}
-		if len(claim.Spec.AccessModes) == 0 {
-			claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
-		}
-		if claim.Spec.Resources.Requests.Storage().IsZero() {
-			claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(defaultSize)}
-		}
-		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
+	if enabled(p.Enabled) && p.ExistingClaim == "" && !ownClaim(p) {
+		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claimTemplate(c)}
 	}
 	return set
+}
+
+func claimTemplate(c *v1alpha1.Controller) corev1.PersistentVolumeClaim {
+	p := &c.Spec.Persistence
+	claim := corev1.PersistentVolumeClaim{
+		// Without its kind: that is not told by all encodings of the API, and would look like a change.
+		ObjectMeta: metav1.ObjectMeta{Name: stateVolume, Labels: controllerLabels(c)},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: p.StorageClassName, AccessModes: p.AccessModes, Resources: *p.Resources.DeepCopy()},
+	}
+	if len(claim.Spec.AccessModes) == 0 {
+		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	}
+	if claim.Spec.Resources.Requests.Storage().IsZero() {
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(defaultSize)}
+	}
+	return claim
 }
 
 func enabled(b *bool) bool { return b == nil || *b }
@@ -94,12 +109,15 @@ func slurmctldPod(c *v1alpha1.Controller, s Settings) corev1.PodSpec {
 	switch p := &c.Spec.Persistence; {
 	case !enabled(p.Enabled):
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: stateVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
-	case p.ExistingClaim != "":
+	case p.ExistingClaim != "" || ownClaim(p):
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: stateVolume, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: p.ExistingClaim},
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: cmp.Or(p.ExistingClaim, claimName(c))},
 		}})
 	}
 	options(&spec, &c.Spec.Template)
+	if c.Spec.Backups > 0 {
+		withBackups(&spec, c)
+	}
 	return spec
 }
 
@@ -107,8 +125,9 @@ func slurmctldPod(c *v1alpha1.Controller, s Settings) corev1.PodSpec {
 // root is group-writable and set-group-ID because of fsGroup; the spool and the programs want neither.
 func directories(c *v1alpha1.Controller) corev1.Container {
 	d := container("directories", c.Spec.Slurmctld, "/bin/sh", "-euc",
-		"mkdir -p state/slurmctld state/spool state/config programs/bin; chmod g-s state/slurmctld state/spool state/config programs/bin; chmod 0755 state/slurmctld state/config programs/bin; chmod 0700 state/spool")
+		spools(c)+fmt.Sprintf("mkdir -p state/slurmctld %[1]s state/config programs/bin; chmod g-s state/slurmctld %[1]s state/config programs/bin; chmod 0755 state/slurmctld state/config programs/bin; chmod 0700 %[1]s", spoolOf(c)))
 	d.Args = nil
+	d.Env = append(d.Env, fieldEnv("POD_NAME", "metadata.name"))
 	d.WorkingDir = "/volumes"
 	d.VolumeMounts = []corev1.VolumeMount{{Name: stateVolume, MountPath: "/volumes/state"}, {Name: "programs", MountPath: "/volumes/programs"}}
 	return d
@@ -158,11 +177,15 @@ func slurmctld(c *v1alpha1.Controller) corev1.Container {
 		{Name: stateVolume, SubPath: "spool", MountPath: spoolDir},
 		{Name: "programs", SubPath: "bin", MountPath: programDir, ReadOnly: true},
 	}
-	// scontrol ping ends with 0 also when slurmctld is down. /readyz is there only since 25.11.
-	s.ReadinessProbe = &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/sh", "-c", "scontrol ping | grep -q 'is UP'"}}},
-		PeriodSeconds: 5, TimeoutSeconds: 10,
+	probe := func(period, failures int32, args ...string) *corev1.Probe {
+		return &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: append([]string{programDir + "/reconfigure"}, args...)}},
+			PeriodSeconds: period, TimeoutSeconds: 15, FailureThreshold: failures,
+		}
 	}
+	s.ReadinessProbe = probe(5, 3, "ready")
+	// Nothing ends a slurmctld that starts: it may read its state for long, or wait for a slurmdbd. Later it takes five minutes in which it neither answers nor works.
+	s.StartupProbe, s.LivenessProbe = probe(1, math.MaxInt32, "ready"), probe(30, 10, "live")
 	// What it ends with is said by the last lines of its log.
 	s.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	return s
@@ -202,7 +225,6 @@ func bridge(c *v1alpha1.Controller, s Settings) corev1.Container {
 	o := bridgeOptions(c).ContainerOptions
 	o.Image = cmp.Or(o.Image, s.Image)
 	b := container(ContainerBridge, &o)
-	where, port := address(c, s)
 	b.Args = append([]string{
 		"bridge",
 		"--namespace=" + c.Namespace,
@@ -210,7 +232,7 @@ func bridge(c *v1alpha1.Controller, s Settings) corev1.Container {
 		"--spool=" + spoolDir,
 		fmt.Sprintf("--slurmrestd=http://127.0.0.1:%d", slurmrestdPort),
 		"--jwt-key=" + keysDir + "/" + JWTKey,
-		fmt.Sprintf("--conf-server=%s:%d", where, port),
+		"--conf-server=" + confServer(c, s),
 		"--pod-service=" + nodesService(c.Name),
 	}, o.Args...)
 	b.Ports = []corev1.ContainerPort{{Name: "metrics", ContainerPort: metricsPort, Protocol: corev1.ProtocolTCP}}

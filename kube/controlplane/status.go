@@ -26,11 +26,12 @@ func (p *Problem) Error() string { return p.Message }
 
 // SeenController is what became of a Controller so far.
 type SeenController struct {
-	Problem *Problem    // nil: it can be carried out
-	Volume  *Problem    // why the claim for its state has another size than is asked for
-	Found   []string    // Secrets with its keys that were there before it
-	Hash    string      // of the configuration that it asks for; "" with a Problem
-	Pod     *corev1.Pod // slurmctld's; nil: there is none
+	Problem *Problem // nil: it can be carried out
+	Volume  *Problem // why the claim for its state has another size than is asked for
+	Found   []string // Secrets with its keys that were there before it
+	Hash    string   // of the configuration that it asks for; "" with a Problem
+	// Pods are slurmctld's, the first one's and its backups', as far as there are any.
+	Pods []*corev1.Pod
 	// Lacks is why the slurmdbd of its Accounting does not answer; "" if it does, or if there is none.
 	Lacks string
 }
@@ -57,13 +58,23 @@ func ControllerStatus(c *v1alpha1.Controller, seen SeenController) v1alpha1.Cont
 		set(metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: "External", Message: "slurmctld runs elsewhere"})
 		return s
 	}
-	set(waitsForAccounting(available(seen.Pod), seen.Lacks))
+	pod, told := podInControl(c, seen.Pods)
+	set(waitsForAccounting(available(pod), seen.Lacks))
+	s.InControl = ""
+	if c.Spec.Backups > 0 {
+		if told {
+			s.InControl = pod.Name
+		}
+		set(backupsReady(c, seen.Pods, s.InControl))
+	} else {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionBackupsReady)
+	}
 	if seen.Volume != nil {
 		set(metav1.Condition{Type: v1alpha1.ConditionVolumeAsWanted, Status: metav1.ConditionFalse, Reason: seen.Volume.Reason, Message: seen.Volume.Message})
 	} else if seen.Problem == nil {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionVolumeAsWanted)
 	}
-	report := reportOf(seen.Pod)
+	report := reportOf(pod)
 	if report.InForce != "" {
 		s.ConfigInForce = report.InForce
 	}
@@ -89,6 +100,8 @@ func configInForce(seen SeenController, r inplace.Report) metav1.Condition {
 		one.Reason, one.Message = "NotMade", "there is no new configuration: "+seen.Problem.Message+stays
 	case r.Rejected == seen.Hash && seen.Hash != "":
 		one.Reason, one.Message = "Rejected", "slurmctld refuses the configuration: "+r.Error+stays
+	case r.InForce == seen.Hash && seen.Hash != "" && len(behind(seen.Pods, seen.Hash)) > 0:
+		one.Reason, one.Message = "Pending", "slurmctld runs with the configuration; those that stand by have not all read it yet: "+strings.Join(behind(seen.Pods, seen.Hash), ", ")
 	case r.InForce == seen.Hash && seen.Hash != "":
 		one.Status, one.Reason, one.Message = metav1.ConditionTrue, "InForce", "slurmctld runs with the configuration"
 	default:

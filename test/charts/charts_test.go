@@ -75,7 +75,7 @@ func cases(t *testing.T) map[string]string {
 		example, _, _ = strings.Cut(example, "```\n")
 		all[chart+"-readme"] = example
 	}
-	require.Len(t, all, 8)
+	require.Len(t, all, 9)
 	return all
 }
 

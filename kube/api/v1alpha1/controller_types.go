@@ -51,6 +51,8 @@ type ControllerList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.slurmKeyRef) == has(oldSelf.slurmKeyRef)",message="spec.slurmKeyRef cannot be added or removed: every daemon would have to change its key at once"
 // +kubebuilder:validation:XValidation:rule="has(self.jwtKeyRef) == has(oldSelf.jwtKeyRef)",message="spec.jwtKeyRef cannot be added or removed: all tokens would be worthless at once"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.accountingRef) || !has(self.accountingRef) || self.accountingRef == oldSelf.accountingRef || has(self.slurmKeyRef) && has(self.jwtKeyRef)",message="spec.accountingRef cannot be changed unless slurmKeyRef and jwtKeyRef are given: the Controller's keys may be the Accounting's"
+// +kubebuilder:validation:XValidation:rule="!has(self.backups) || self.backups == 0 || !has(self.external)",message="spec.backups is for slurmctlds that are started here; remove it: the slurm.conf of spec.external has its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.backups) || self.backups == 0 || has(self.persistence) && (!has(self.persistence.enabled) || self.persistence.enabled) && (has(self.persistence.existingClaim) || has(self.persistence.accessModes) && 'ReadWriteMany' in self.persistence.accessModes)",message="spec.backups needs slurmctld's state on a volume that all of them write to: set spec.persistence.accessModes to [ReadWriteMany], with a storage class that has it, or name such a claim in existingClaim; a Controller that has neither has to be made anew"
 type ControllerSpec struct {
 	// ClusterName of slurm.conf, to which the clusterRef of NodeSets refers. Default: the Controller's name. Cannot be changed.
 	//
@@ -143,6 +145,16 @@ type ControllerSpec struct {
 	// +listType=atomic
 	EpilogSlurmctldScriptRefs []ObjectRef `json:"epilogSlurmctldScriptRefs,omitempty"`
 
+	// How many slurmctlds stand by. The first of them that is left takes over when the one in control has been silent for SlurmctldTimeout (extraConf; 120 s
+	// unless it says otherwise), and gives control back when that is there again. All share the state: spec.persistence needs access mode ReadWriteMany, or an
+	// existingClaim that has it. A change starts them anew one by one; jobs run on.
+	//
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3
+	Backups int32 `json:"backups,omitempty"`
+
 	// Where slurmctld's state lies.
 	//
 	// +optional
@@ -228,7 +240,7 @@ type Persistence struct {
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
 
-	// Access modes of the new claim. Cannot be changed.
+	// Access modes of the new claim. Backups want [ReadWriteMany]. Cannot be changed.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=4
@@ -259,7 +271,12 @@ type ControllerStatus struct {
 	// +optional
 	ConfigInForce string `json:"configInForce,omitempty"`
 
-	// How things stand: Accepted, Available, ConfigInForce.
+	// The pod whose slurmctld is in control, if there are backups.
+	//
+	// +optional
+	InControl string `json:"inControl,omitempty"`
+
+	// How things stand: Accepted, Available, ConfigInForce, with backups BackupsReady.
 	//
 	// +optional
 	// +listType=map

@@ -62,6 +62,8 @@ const (
 	ConditionConfigInForce = "ConfigInForce"
 	// ConditionVolumeAsWanted is False while the claim for slurmctld's state has another size than spec.persistence asks for, and is not there otherwise.
 	ConditionVolumeAsWanted = "VolumeAsWanted"
+	// ConditionBackupsReady is False while some of spec.backups do not stand by, and is not there without any.
+	ConditionBackupsReady = "BackupsReady"
 	// ConditionIssued is True while the token in the Secret is good.
 	ConditionIssued = "Issued"
 )
