@@ -43,6 +43,7 @@ func TestControlPlane(t *testing.T) {
 	of := versions()
 	for i := len(of) - 1; i >= 0; i-- { // the newest first
 		t.Run(of[i], func(t *testing.T) { testControlPlane(t, of[i]) })
+		t.Run("backups "+of[i], func(t *testing.T) { testBackups(t, of[i]) })
 		t.Run("accounting "+of[i], func(t *testing.T) { testAccounting(t, of[i]) })
 	}
 }
@@ -141,8 +142,10 @@ func newPlane(t *testing.T, version, prefix string) *plane {
 				{"-n", ns, "get", "accountings,controllers,restapis,tokens,nodesets,pods,events", "-o", "wide"},
 				{"-n", "slurmtide-system", "get", "pods", "-o", "wide"}, {"-n", "slurmtide-system", "logs", "deploy/slurmtide-controller", "--tail=60"},
 			}
-			for _, container := range []string{"config", "slurmctld", "reconfigure", "slurmrestd", "bridge"} {
-				asked = append(asked, []string{"-n", ns, "logs", "tide-controller-0", "-c", container, "--tail=60"})
+			for _, pod := range []string{firstPod, backupPod} {
+				for _, container := range []string{"config", "slurmctld", "reconfigure", "slurmrestd", "bridge"} {
+					asked = append(asked, []string{"-n", ns, "logs", pod, "-c", container, "--tail=60"})
+				}
 			}
 			for _, args := range asked {
 				out, err := askKubectl(ctx, args...)
@@ -178,7 +181,7 @@ func (p *plane) createVolume() {
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			ClaimRef:                      &corev1.ObjectReference{Namespace: p.ns, Name: "statesave-tide-controller-0"},
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}},

@@ -1,0 +1,151 @@
+//go:build integration && controlplane
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+const (
+	firstPod  = "tide-controller-0"
+	backupPod = "tide-controller-1"
+	// stays keeps a pod that was deleted from being made anew.
+	stays = "slurmtide.io/test"
+	// controlTimeout is SlurmctldTimeout.
+	controlTimeout = 20
+)
+
+// testBackups has a backup take over while jobs run and boot.
+func testBackups(t *testing.T, version string) {
+	p := newPlane(t, version, "backups-")
+	where := firstPod
+	p.run = func(stdin io.Reader, container string, command ...string) (stdout, stderr string, err error) {
+		return p.ExecPod(p.ctx, where, stdin, container, command...)
+	}
+	conf := func(suspend int) string {
+		return fmt.Sprintf("SlurmctldTimeout=%d\nSuspendTime=%d\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\n", controlTimeout, suspend)
+	}
+	began := time.Now()
+	p.createController(conf(5), func(c *v1alpha1.Controller) {
+		c.Spec.Backups = 1
+		c.Spec.Persistence.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	})
+	p.createSet("cpu", "cpu-[0-2]")
+	p.waitCondition(v1alpha1.ConditionAvailable, "Answers")
+	p.waitCondition(v1alpha1.ConditionBackupsReady, "StandBy")
+	p.waitInForce()
+	t.Logf("slurmctld answers and its backup stands by after %v", time.Since(began).Round(100*time.Millisecond))
+	p.waitInControl(firstPod)
+	before := p.uids()
+
+	// A new configuration, which both read without a restart.
+	began = time.Now()
+	p.setExtra(conf(7))
+	p.waitInForce()
+	t.Logf("a change is in force in both after %v", time.Since(began).Round(100*time.Millisecond))
+	assert.Equal(t, p.confOf(firstPod), p.confOf(backupPod))
+	assert.Equal(t, before, p.uids())
+
+	// The first one is gone for good.
+	id := p.sbatch("sleep 60", "-N1", "--exclusive")
+	p.waitJob(id, "RUNNING")
+	p.finalizer([]string{stays})
+	began = time.Now()
+	require.NoError(t, p.kube.CoreV1().Pods(p.ns).Delete(p.ctx, firstPod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}))
+	where = backupPod
+	p.waitInControl(backupPod)
+	took := time.Since(began)
+	t.Logf("the backup is in control after %v", took.Round(100*time.Millisecond))
+	assert.Less(t, took, 3*controlTimeout*time.Second)
+	p.waitCondition(v1alpha1.ConditionAvailable, "Answers")
+	p.waitCondition(v1alpha1.ConditionBackupsReady, "Missing")
+	assert.Equal(t, "7 sec", p.setting("SuspendTime"), "it has read what came while it stood by")
+	assert.Equal(t, "RUNNING", p.jobField(id, "JobState"))
+	other := p.sbatch("srun hostname", "-N2", "--exclusive")
+	began = time.Now()
+	p.waitJob(other, "COMPLETED")
+	t.Logf("a 2-node job from zero, by the backup: %v", time.Since(began).Round(100*time.Millisecond))
+	p.waitJob(id, "COMPLETED")
+	assert.Equal(t, "0", p.jobField(id, "Restarts"))
+	assert.Equal(t, "0", p.jobField(other, "Restarts"))
+
+	// A change that comes meanwhile.
+	p.setExtra(conf(6))
+	p.waitInForce()
+	assert.Equal(t, "6 sec", p.setting("SuspendTime"))
+
+	// It comes back, while a job runs, and takes control.
+	id = p.sbatch("sleep 60", "-N1", "--exclusive")
+	p.waitJob(id, "RUNNING")
+	began = time.Now()
+	p.finalizer(nil)
+	p.waitInControl(firstPod)
+	where = firstPod
+	t.Logf("the first one is back in control after %v", time.Since(began).Round(100*time.Millisecond))
+	p.waitCondition(v1alpha1.ConditionAvailable, "Answers")
+	p.waitCondition(v1alpha1.ConditionBackupsReady, "StandBy")
+	p.waitInForce()
+	assert.Equal(t, p.confOf(firstPod), p.confOf(backupPod))
+	assert.Equal(t, "6 sec", p.setting("SuspendTime"))
+	other = p.sbatch("srun hostname", "-N2", "--exclusive")
+	p.waitJob(other, "COMPLETED")
+	p.waitJob(id, "COMPLETED")
+	assert.Equal(t, "0", p.jobField(id, "Restarts"))
+	p.waitZero("cpu-[0-2]")
+	pod, err := p.kube.CoreV1().Pods(p.ns).Get(p.ctx, backupPod, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Contains(t, before, string(pod.UID), "the backup was the same all the time")
+	for _, s := range pod.Status.ContainerStatuses {
+		assert.Zero(t, s.RestartCount, s.Name)
+	}
+}
+
+func (p *plane) waitInControl(pod string) {
+	p.t.Helper()
+	p.eventually(pod+" to be in control", func() (bool, string) {
+		s := p.controller().Status
+		return s.InControl == pod, fmt.Sprintf("%+v", s)
+	})
+}
+
+// uids are those of the pods, and the restarts of their containers.
+func (p *plane) uids() (said string) {
+	p.t.Helper()
+	for _, name := range []string{firstPod, backupPod} {
+		pod, err := p.kube.CoreV1().Pods(p.ns).Get(p.ctx, name, metav1.GetOptions{})
+		require.NoError(p.t, err)
+		said += " " + string(pod.UID)
+		for _, s := range pod.Status.ContainerStatuses {
+			said += fmt.Sprintf(" %s=%d", s.Name, s.RestartCount)
+		}
+	}
+	return said
+}
+
+// confOf is the slurm.conf that the slurmctld of a pod reads.
+func (p *plane) confOf(pod string) string {
+	p.t.Helper()
+	out, stderr, err := p.ExecPod(p.ctx, pod, nil, "slurmctld", "cat", "/etc/slurm/slurm.conf")
+	require.NoError(p.t, err, stderr)
+	return out
+}
+
+func (p *plane) finalizer(names []string) {
+	p.t.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": names}})
+	require.NoError(p.t, err)
+	_, err = p.kube.CoreV1().Pods(p.ns).Patch(p.ctx, firstPod, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(p.t, err)
+}
