@@ -11,4 +11,9 @@
 // slurmctld (package inplace) lets a slurmctld of its own read it, in a directory and on a port of its own. If that one becomes
 // primary, the files are put in place and the real one reads them; if not, they are not, and its error is
 // reported on the pod. What was last in force is kept beside slurmctld's state, so a new pod starts with it.
+//
+// # Backups
+//
+// slurmctlds that stand by share that state, and read what is kept there: only what has come into force in the one that is in control. So there is one
+// trial, and all have the same files. Who is in control they know by slurmctld's heartbeat file.
 package controlplane
