@@ -110,6 +110,41 @@ func testBackups(t *testing.T, version string) {
 	for _, s := range pod.Status.ContainerStatuses {
 		assert.Zero(t, s.RestartCount, s.Name)
 	}
+
+	// Without, and with one again, while jobs run.
+	for _, n := range []int32{0, 1} {
+		id := p.sbatch("sleep 45", "-N1", "--exclusive")
+		p.waitJob(id, "RUNNING")
+		began := time.Now()
+		p.setBackups(n)
+		p.waitInForce()
+		t.Logf("%d backups after %v", n, time.Since(began).Round(100*time.Millisecond))
+		p.waitJob(p.sbatch("srun hostname", "-N2", "--exclusive"), "COMPLETED")
+		p.waitJob(id, "COMPLETED")
+		assert.Equal(t, "0", p.jobField(id, "Restarts"))
+	}
+	p.waitZero("cpu-[0-2]")
+}
+
+// setBackups waits until the pods are those that are wanted, and slurmctld answers.
+func (p *plane) setBackups(n int32) {
+	p.t.Helper()
+	p.eventually("the Controller to take it", func() (bool, string) {
+		c := p.controller()
+		c.Spec.Backups = n
+		_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+	p.eventually("its pods to be as wanted", func() (bool, string) {
+		set, err := p.kube.AppsV1().StatefulSets(p.ns).Get(p.ctx, "tide-controller", metav1.GetOptions{})
+		require.NoError(p.t, err)
+		s := set.Status
+		return *set.Spec.Replicas == 1+n && s.ObservedGeneration == set.Generation && s.Replicas == 1+n && s.ReadyReplicas == 1+n && s.UpdateRevision == s.CurrentRevision, fmt.Sprintf("%+v", s)
+	})
+	p.waitCondition(v1alpha1.ConditionAvailable, "Answers")
+	if n > 0 {
+		p.waitCondition(v1alpha1.ConditionBackupsReady, "StandBy")
+	}
 }
 
 func (p *plane) waitInControl(pod string) {
