@@ -84,9 +84,19 @@ func containerStatus(pod *corev1.Pod, name string) (corev1.ContainerStatus, bool
 	return corev1.ContainerStatus{}, false
 }
 
+// ready tells whether a container answers. On a host that is silent nobody takes back what was said of it, only the pod is no longer ready.
 func ready(pod *corev1.Pod, container string) bool {
 	s, ok := containerStatus(pod, container)
-	return ok && s.Ready
+	return ok && s.Ready && (condition(pod, corev1.ContainersReady) != corev1.ConditionTrue || condition(pod, corev1.PodReady) != corev1.ConditionFalse)
+}
+
+func condition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return corev1.ConditionUnknown
 }
 
 func runs(pod *corev1.Pod, container string) bool {

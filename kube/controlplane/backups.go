@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
@@ -58,6 +60,16 @@ func withBackups(spec *corev1.PodSpec, c *v1alpha1.Controller) {
 			}}},
 		}}
 	}
+}
+
+// podService has the address of one slurmctld of several; see podAddress. It stays when there are fewer: nodes may have slurm.conf from before.
+func podService(meta metav1.ObjectMeta, labels map[string]string) *corev1.Service {
+	selector := maps.Clone(labels)
+	selector[appsv1.StatefulSetPodNameLabel] = meta.Name
+	return &corev1.Service{TypeMeta: typeMeta("v1", "Service"), ObjectMeta: meta, Spec: corev1.ServiceSpec{
+		Selector: selector, PublishNotReadyAddresses: true,
+		Ports: []corev1.ServicePort{{Name: "slurmctld", Port: slurmctldPort, TargetPort: intstr.FromInt32(slurmctldPort), Protocol: corev1.ProtocolTCP}},
+	}}
 }
 
 // spools moves the first pod's spool, with what is asked for and not done, between where it lies with and without backups. It runs while nobody uses it.

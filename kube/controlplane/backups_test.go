@@ -26,14 +26,14 @@ func backed(n int32) *v1alpha1.Controller {
 func TestBackupsInConfig(t *testing.T) {
 	files, err := Config(Cluster{Controller: backed(2), Settings: settings})
 	require.NoError(t, err)
-	const lines = "SlurmctldHost=tide-controller-0(tide-controller-0.tide-controller.slurm.svc.cluster.local)\n" +
-		"SlurmctldHost=tide-controller-1(tide-controller-1.tide-controller.slurm.svc.cluster.local)\n" +
-		"SlurmctldHost=tide-controller-2(tide-controller-2.tide-controller.slurm.svc.cluster.local)\n"
+	const lines = "SlurmctldHost=tide-controller-0(tide-controller-0.slurm.svc.cluster.local)\n" +
+		"SlurmctldHost=tide-controller-1(tide-controller-1.slurm.svc.cluster.local)\n" +
+		"SlurmctldHost=tide-controller-2(tide-controller-2.slurm.svc.cluster.local)\n"
 	assert.Contains(t, files["slurm.conf"], lines)
 	client, err := ClientConfig(backed(2), settings)
 	require.NoError(t, err)
 	assert.Contains(t, client["slurm.conf"], lines, "slurmrestd finds the one that has taken over")
-	assert.Equal(t, "tide-controller-0.tide-controller.slurm.svc.cluster.local:6817,tide-controller-1.tide-controller.slurm.svc.cluster.local:6817", confServer(backed(1), settings))
+	assert.Equal(t, "tide-controller-0.slurm.svc.cluster.local:6817,tide-controller-1.slurm.svc.cluster.local:6817", confServer(backed(1), settings))
 }
 
 func TestBackupsStatus(t *testing.T) {
@@ -41,6 +41,10 @@ func TestBackupsStatus(t *testing.T) {
 	named := func(name string, r inplace.Report, s corev1.ContainerStatus) *corev1.Pod {
 		p := pod(t, r, s)
 		p.Name = name
+		return p
+	}
+	silent := func(p *corev1.Pod) *corev1.Pod {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 		return p
 	}
 	const first, later = "2026-11-22T10:00:00Z", "2026-11-22T10:00:09Z"
@@ -56,6 +60,8 @@ func TestBackupsStatus(t *testing.T) {
 		"a backup has not read it": {[]*corev1.Pod{named("tide-controller-0", inplace.Report{InForce: "a", ControlSince: first}, up), named("tide-controller-1", inplace.Report{InForce: "b"}, up)},
 			"tide-controller-0", "True Answers: slurmctld answers", "True StandBy: slurmctld stands by in tide-controller-1",
 			"False Pending: slurmctld runs with the configuration; those that stand by have not all read it yet: tide-controller-1"},
+		"the first one's host is silent": {[]*corev1.Pod{silent(named("tide-controller-0", inplace.Report{InForce: "old", ControlSince: first}, up)), named("tide-controller-1", inplace.Report{InForce: "a", ControlSince: later}, up)},
+			"tide-controller-1", "True Answers: slurmctld answers", "False Missing: slurmctld in pod tide-controller-0 does not answer", "True InForce: slurmctld runs with the configuration"},
 		"the first is lost": {[]*corev1.Pod{named("tide-controller-0", inplace.Report{InForce: "old", ControlSince: first}, down), named("tide-controller-1", inplace.Report{InForce: "a", ControlSince: later}, up)},
 			"tide-controller-1", "True Answers: slurmctld answers", "False Missing: slurmctld in pod tide-controller-0 does not answer", "True InForce: slurmctld runs with the configuration"},
 		"the backup is lost": {[]*corev1.Pod{named("tide-controller-0", inplace.Report{InForce: "a", ControlSince: later}, up), named("tide-controller-1", inplace.Report{InForce: "old", ControlSince: first}, down)},

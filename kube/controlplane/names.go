@@ -106,8 +106,7 @@ func jwtKeyRef(c *v1alpha1.Controller) v1alpha1.KeyRef {
 	return *cmp.Or(c.Spec.JWTKeyRef, &made)
 }
 
-// controllerLines are the SlurmctldHost lines: of each slurmctld the name for itself, which is its pod's, and the one that others use, that of the pod
-// itself in a headless service. The kubelet writes it into the pod's /etc/hosts, so the control plane finds itself before DNS knows it.
+// controllerLines are the SlurmctldHost lines: of each slurmctld the name for itself, which is its pod's, and the one that others use.
 func controllerLines(c *v1alpha1.Controller, s Settings) string {
 	if e := c.Spec.External; e != nil {
 		return "SlurmctldHost=" + e.Host
@@ -119,7 +118,13 @@ func controllerLines(c *v1alpha1.Controller, s Settings) string {
 	return strings.Join(lines, "\n")
 }
 
+// podAddress is what others reach a slurmctld by: of a single one the pod's name in a headless service, which the kubelet writes into the pod's /etc/hosts, so
+// that the control plane finds itself before DNS knows it. One of several has a Service: the name of a pod that is gone is unknown to DNS, and whoever calls
+// any of them asks for the names of all, ten times within ten seconds if one is unknown (xgetaddrinfo). A Service without a pod refuses at once.
 func podAddress(c *v1alpha1.Controller, pod string, s Settings) string {
+	if c.Spec.Backups > 0 {
+		return fmt.Sprintf("%s.%s.svc.%s", pod, c.Namespace, s.ClusterDomain)
+	}
 	return fmt.Sprintf("%s.%s.%s.svc.%s", pod, workload(c.Name), c.Namespace, s.ClusterDomain)
 }
 

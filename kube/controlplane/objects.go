@@ -54,7 +54,13 @@ func ControllerObjects(c *v1alpha1.Controller, files map[string]string, s Settin
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: s.BridgeRole},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: workload(c.Name), Namespace: c.Namespace}},
 	}
-	return append(list, config, service, nodes, account, binding, statefulSet(c, meta(workload(c.Name)), s)), nil
+	list = append(list, config, service, nodes)
+	if c.Spec.Backups > 0 {
+		for _, pod := range podNames(c) {
+			list = append(list, podService(meta(pod), ours))
+		}
+	}
+	return append(list, account, binding, statefulSet(c, meta(workload(c.Name)), s)), nil
 }
 
 // textAndRest divides files as a ConfigMap wants it: what is no UTF-8 stands apart.

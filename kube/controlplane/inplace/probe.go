@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -167,16 +168,10 @@ func ping(ctx context.Context, scontrol, etc, host, scratch string) error {
 	if err != nil {
 		return err
 	}
-	own := ""
-	for _, s := range f.Settings() {
-		if name, _, _ := strings.Cut(s.Value, "("); strings.EqualFold(s.Key, "SlurmctldHost") && name == host {
-			own = s.Value
-		}
-	}
-	if own == "" {
+	if !slices.Contains(controllersIn(f), host) {
 		return fmt.Errorf("slurm.conf has no SlurmctldHost %s", host)
 	}
-	lines := []string{"SlurmctldHost=" + own}
+	lines := []string{"SlurmctldHost=" + host + "(127.0.0.1)"} // no name and no Service on the way
 	for _, key := range []string{"ClusterName", "SlurmctldPort", "SlurmUser", "AuthType", "CredType"} {
 		if s, ok := f.Get(key); ok {
 			lines = append(lines, key+"="+s.Value)

@@ -26,6 +26,10 @@ func controllersOf(files map[string]string) (hosts []string) {
 	if f == nil {
 		return nil
 	}
+	return controllersIn(f)
+}
+
+func controllersIn(f *slurmconf.File) (hosts []string) {
 	for _, s := range f.Settings() {
 		if strings.EqualFold(s.Key, "SlurmctldHost") {
 			name, _, _ := strings.Cut(s.Value, "(")
