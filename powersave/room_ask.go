@@ -206,6 +206,11 @@ func (e *Engine) askRoom(n *node, last *room) (r *room, asked bool) {
 			e.dropRoom(last.Name)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(e.rooms.strays)) {
+		if s := e.rooms.strays[name]; e.leading && s.job == job && s.since.Before(n.boot.accepted) {
+			e.dropRoom(name) // of a start before this one, which an earlier bridge has not seen to its end
+		}
+	}
 	if e.rooms.jobs == nil {
 		e.rooms.jobs = map[uint32]*room{}
 	}

@@ -26,10 +26,16 @@ type rooms struct {
 	readAt   time.Time // when to read again; zero: not needed
 	problem  string    // why they cannot be read
 	trouble  Trouble
-	strays   map[string]time.Time // first seen
-	listed   time.Time            // when they were read last
-	othersAt time.Time            // when a stray was last waited for
+	strays   map[string]stray
+	listed   time.Time // when they were read last
+	othersAt time.Time // when a stray was last waited for
 	drops    map[string]*drop
+}
+
+// stray is a request that no job of ours waits for.
+type stray struct {
+	job   uint32
+	since time.Time // first seen
 }
 
 // drop is a request that is to go.
@@ -59,7 +65,7 @@ func (e *Engine) roomsRead(ev RoomsRead) {
 		e.adoptRooms(ev.Rooms)
 	}
 	listed := map[string]bool{}
-	strays := map[string]time.Time{}
+	strays := map[string]stray{}
 	e.rooms.listed = e.now
 	for _, seen := range ev.Rooms {
 		listed[seen.Name] = true
@@ -74,11 +80,11 @@ func (e *Engine) roomsRead(ev RoomsRead) {
 			if seen.State == RoomPending || seen.State == RoomAccepted {
 				e.rooms.othersAt = e.now
 			}
-			since, known := e.rooms.strays[seen.Name]
+			s, known := e.rooms.strays[seen.Name]
 			if !known {
-				since = e.now
+				s = stray{seen.Job, e.now}
 			}
-			if strays[seen.Name] = since; e.leading && e.now.Sub(since) >= roomStray {
+			if strays[seen.Name] = s; e.leading && e.now.Sub(s.since) >= roomStray {
 				e.dropRoom(seen.Name)
 			}
 		}
