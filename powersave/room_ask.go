@@ -258,6 +258,9 @@ func (e *Engine) roomNodes(n *node) (nodes map[string]string, fits bool) {
 				continue // up, or nobody knows
 			}
 		} else {
+			if m.readSince(b.read) && m.slurm.State.Any(NodeIdle) {
+				continue // the job has left it, as when it has started anew on other nodes
+			}
 			stays := m.pod != nil && m.pod.Phase != PodTerminating && m.pod.Phase != PodFailed && !b.moving && !m.outdated()
 			if stays || b.release != nil || b.room != "" || len(m.jobs) == 0 || e.roomJob(m) != job {
 				continue // it needs none, or another job asks for it

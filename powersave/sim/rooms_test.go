@@ -291,6 +291,12 @@ func (w *world) mayAsk(q powersave.RoomRequest) {
 				}
 			}
 		}
+		// Who has been told nothing of the present start takes what boots on for others to be the job's still.
+		for _, n := range w.nodes {
+			if j.reported.IsZero() && j.known.IsZero() && n.ours() && n.set() == i && n.flags.Any(powersave.NodePoweringUp) && len(n.jobs) > 0 && !slices.Contains(n.jobs, j) {
+				has++
+			}
+		}
 		if j.state == configuring && w.now.Sub(j.asked) > stale && s.Pods > has {
 			w.breaks("asks for too much room", "%+v, but job %d has %d nodes of it", q, j.id, has)
 		}
