@@ -80,11 +80,11 @@ func (e *Engine) loseRest(job uint32) {
 }
 
 // dropGang forgets a gang that waits for nothing. One that is whole so far is kept while more of it is to come, or while another
-// component of its het job waits, since it is given back with that.
+// component of its het job waits, since it is given back with that. The gate of one that has been given back waits for nothing of it.
 func (e *Engine) dropGang(job uint32) {
 	parts := e.hets.of(job)
 	for _, id := range parts {
-		if g := e.gangs[id]; g != nil && len(g.nodes)+len(g.rest) > 0 || len(parts) > 1 && e.gateWaits(id) {
+		if g := e.gangs[id]; g != nil && len(g.nodes)+len(g.rest) > 0 || len(parts) > 1 && e.gateWaits(id) && e.backOf(id) == nil {
 			e.kept = append(e.kept, job)
 			return
 		}
