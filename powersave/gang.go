@@ -327,16 +327,16 @@ func (e *Engine) turnedAway(n *node) {
 // leave makes the job wait no longer for the node, whose boot goes on.
 func (e *Engine) leave(n *node, job uint32) {
 	n.jobs = slices.DeleteFunc(n.jobs, func(id uint32) bool { return id == job })
+	g := e.gangs[job]
 	if b := n.boot; b != nil {
 		if b.left == nil {
 			b.left = map[uint32]time.Time{}
 		}
-		b.left[job] = e.now
-	}
-	if g := e.gangs[job]; g != nil {
-		if n.boot != nil && g.parted != "" {
-			n.boot.parted = g.parted
+		if b.left[job] = e.now; g != nil && g.parted != "" {
+			b.parted = g.parted
 		}
+	}
+	if g != nil {
 		g.nodes = slices.DeleteFunc(g.nodes, func(name string) bool { return name == n.name })
 		if len(g.nodes) == 0 {
 			e.dropGang(job)

@@ -68,10 +68,11 @@ func (e *Engine) judge(n *node) {
 // patience is how long a trouble may last. Not limited: until the deadline.
 func (e *Engine) patience(n *node, t Trouble) (d time.Duration, limited bool) {
 	switch {
+	case n.boot.alone && e.blind: // who refuses the pod refuses the lists as well, or does not answer
+		return 0, false
 	case t == TroubleNone,
 		t == TroubleLost, // a new pod may do better
 		t == TroubleCrash && n.boot.crashes < crashesFinal,
-		n.boot.alone && e.blind,                                                            // who refuses the pod refuses the lists as well, or does not answer
 		t == TroubleCapacity && n.pod != nil && (!n.pod.ScaleUp.IsZero() || e.roomKept(n)): // a host is on its way
 		return 0, false
 	case t == TroubleCrash:

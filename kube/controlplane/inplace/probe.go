@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -83,14 +82,8 @@ func (p Probe) answers(ctx context.Context, path string) error {
 
 // speaksHTTP tells it by "slurm 25.11.0". What cannot be read is taken for a newer one.
 func speaksHTTP(version string) bool {
-	_, number, _ := strings.Cut(strings.TrimSpace(version), " ")
-	parts := strings.SplitN(number, ".", 3)
-	if len(parts) < 2 {
-		return true
-	}
-	year, err1 := strconv.Atoi(parts[0])
-	month, err2 := strconv.Atoi(parts[1])
-	return err1 != nil || err2 != nil || year > 25 || year == 25 && month >= 11
+	v, err := slurmconf.ParseVersion(version)
+	return err != nil || v.Major > 25 || v.Major == 25 && v.Minor >= 11
 }
 
 // localProbe asks the slurmctld that reads the slurm.conf in etc. scratch is a directory that lasts as long as the container.
@@ -164,7 +157,7 @@ func ping(ctx context.Context, scontrol, etc, host, scratch string) error {
 	if err != nil {
 		return err
 	}
-	key, err := os.ReadFile(filepath.Join(etc, "slurm.key"))
+	secret, err := os.ReadFile(filepath.Join(etc, "slurm.key"))
 	if err != nil {
 		return err
 	}
@@ -177,7 +170,7 @@ func ping(ctx context.Context, scontrol, etc, host, scratch string) error {
 			lines = append(lines, key+"="+s.Value)
 		}
 	}
-	files := map[string]string{"slurm.conf": strings.Join(lines, "\n") + "\n", "slurm.key": string(key)}
+	files := map[string]string{"slurm.conf": strings.Join(lines, "\n") + "\n", "slurm.key": string(secret)}
 	if have, err := readFiles(scratch); err != nil || have["slurm.conf"] != files["slurm.conf"] || have["slurm.key"] != files["slurm.key"] {
 		if err := writeFiles(scratch, files, 0o400, map[string]string{workFile: ""}); err != nil {
 			return err
