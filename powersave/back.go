@@ -92,6 +92,7 @@ func (e *Engine) freed(n *node) {
 		if !b.freed && slices.Contains(b.nodes, n.name) {
 			b.freed, b.tries = true, 0
 			b.freedAt = e.now
+			e.loses(b.job, backReason(b.job, n.name, b.verdict))
 		}
 	}
 }

@@ -159,6 +159,9 @@ func (e *Engine) decideBoot(n *node) {
 				}
 			}
 			b.unsure = false
+			if reason, parted := e.parted(n); parted && b.release == nil {
+				e.release(n, Verdict{Trouble: TroubleLost, Reason: reason}, reason, slices.Clone(n.jobs))
+			}
 		}
 	}
 	if n.pod != nil {

@@ -101,10 +101,11 @@ type Engine struct {
 	closedBy    int
 	closedUntil time.Time
 
-	releasing []*node        // to be powered down at the end of this step
-	dismissed []*node        // let go, though they serve, and slurmctld has not taken it yet
-	backs     []*back        // jobs being given back
-	givenBack map[uint32]int // how often, for jobs that have not started since
+	releasing []*node         // to be powered down at the end of this step
+	dismissed []*node         // let go, though they serve, and slurmctld has not taken it yet
+	backs     []*back         // jobs being given back
+	givenBack map[uint32]int  // how often, for jobs that have not started since
+	losses    map[uint32]loss // of jobs, lately
 	found     found
 
 	history    []Boot
@@ -138,6 +139,7 @@ func New(cfg Config) *Engine {
 		leading:  cfg.Alone,
 
 		givenBack: map[uint32]int{},
+		losses:    map[uint32]loss{},
 	}
 }
 

@@ -65,11 +65,6 @@ func (e *Engine) backsRead(ev BacksRead) {
 		if g := e.gangs[j.Job]; g != nil && g.parted == "" { // its request is not finished: what comes up for it is idle
 			g.parted = why
 		}
-		for _, n := range e.compactActive() {
-			if b := n.boot; b != nil && b.parted == "" && !b.left[j.Job].IsZero() {
-				b.parted = why
-			}
-		}
 	}
 	f.tries, f.retryAt = 0, e.now.Add(foundAgain)
 	f.done = !leaves || e.now.Sub(f.begun) >= backMost

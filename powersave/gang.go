@@ -2,7 +2,6 @@ package powersave
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -47,16 +46,13 @@ func (e *Engine) remember(j Job, r Request) {
 		g.requests = append(g.requests, r.ID)
 	}
 	g.rest = e.restOf(g)
+	if l, ok := e.losses[j.ID]; ok && r.Started.Before(l.at.Add(lostFor)) { // slurmctld may have written the request before
+		g.parted = l.reason
+	}
 	if b := e.backOf(j.ID); b != nil && !b.freed {
 		g.rest = nil
 		e.follow(g, b)
 	}
-}
-
-// hasLeft says that the job, which was given back and has lost its nodes, has left the boot of n since it was asked for.
-func (e *Engine) hasLeft(n *node, job uint32, asked time.Time) bool {
-	b := e.backOf(job)
-	return (b == nil || b.freed) && n.boot.parted != "" && n.boot.left[job].After(asked)
 }
 
 // rememberAgain is for the requests that came before the NodeSets and Slurm were read, as after a restart: a job's nodes may boot for a
@@ -324,26 +320,6 @@ func (e *Engine) turnedAway(n *node) {
 	e.failBoot(n)
 }
 
-// leave makes the job wait no longer for the node, whose boot goes on.
-func (e *Engine) leave(n *node, job uint32) {
-	n.jobs = slices.DeleteFunc(n.jobs, func(id uint32) bool { return id == job })
-	g := e.gangs[job]
-	if b := n.boot; b != nil {
-		if b.left == nil {
-			b.left = map[uint32]time.Time{}
-		}
-		if b.left[job] = e.now; g != nil && g.parted != "" {
-			b.parted = g.parted
-		}
-	}
-	if g != nil {
-		g.nodes = slices.DeleteFunc(g.nodes, func(name string) bool { return name == n.name })
-		if len(g.nodes) == 0 {
-			e.dropGang(job)
-		}
-	}
-}
-
 func (e *Engine) release(n *node, v Verdict, reason string, jobs []uint32) {
 	if n.boot.release != nil {
 		return
@@ -454,39 +430,6 @@ func (e *Engine) released(n *node, err string) {
 // mayWrite says that a node's reason is empty, ours, or tells only that an earlier boot took too long.
 func mayWrite(reason string) bool {
 	return reason == "" || strings.HasPrefix(reason, ReasonPrefix) || strings.HasPrefix(reason, timedOut)
-}
-
-// part notes that slurmctld has taken n, which has not come up, from the jobs that wait for it. They have left their other nodes, too:
-// those that are idle are let go, and the rest when they come up. That is how the work of a bridge is finished that ended while it
-// gave a job back.
-func (e *Engine) part(n *node) {
-	for _, id := range n.jobs {
-		g := e.gangs[id]
-		if g == nil || e.sets[n.set].Strategy == BestEffort {
-			continue
-		}
-		g.parted = fmt.Sprintf("job %d given back: %s did not boot", id, n.name)
-		g.up = slices.DeleteFunc(g.up, func(name string) bool { return !e.nodes[name].slurm.State.Any(NodeIdle) })
-		e.powerDown(g, g.parted)
-	}
-}
-
-// parted says that n, which has just come up, is idle because all jobs that waited for it have parted, and why.
-func (e *Engine) parted(n *node) (reason string, parted bool) {
-	if n.set == "" || !n.slurm.State.Any(NodeIdle) || e.sets[n.set].Strategy == BestEffort {
-		return "", false
-	}
-	if b := n.boot; b != nil && len(n.jobs) == 0 {
-		return b.parted, b.parted != ""
-	}
-	for _, id := range n.jobs {
-		g := e.gangs[id]
-		if g == nil || g.parted == "" {
-			return "", false
-		}
-		reason = g.parted
-	}
-	return reason, reason != ""
 }
 
 // merge adds the node to the update that is like u, or u to the updates.

@@ -2,6 +2,7 @@ package powersave
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -113,6 +114,7 @@ func (e *Engine) checkGates() {
 		case len(g.nodes) == 0:
 			e.do(AnswerGate{ID: g.id, Ready: true})
 		case lost != "":
+			e.loses(g.job, fmt.Sprintf("job %d has lost %s", g.job, lost))
 			e.do(AnswerGate{ID: g.id, Reason: "node " + lost + " is the job's no longer"})
 		default:
 			return false
