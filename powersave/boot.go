@@ -268,7 +268,7 @@ func (e *Engine) create(n *node) {
 	if room != "" {
 		e.useRoom(n, room)
 	}
-	n.creating, n.making, b.moving = true, b.attempt.Offering, false
+	n.creating, n.making, n.makingRoom, b.moving = true, b.attempt.Offering, room != "", false
 	if b.times.Asked.IsZero() {
 		b.times.Asked = e.now
 	}

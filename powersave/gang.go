@@ -164,7 +164,7 @@ func (e *Engine) overdue(n *node) {
 		case g == nil, g.deadline.IsZero():
 		case g.deadline.After(e.now):
 			e.wakeAt(n, g.deadline)
-		default:
+		case e.shown(n):
 			e.giveBack(n, []uint32{id}, n.late(g.deadline.Sub(g.asked)))
 		}
 	}
@@ -176,11 +176,26 @@ func (e *Engine) overdue(n *node) {
 		e.wakeAt(n, t)
 		return
 	}
-	e.giveBack(n, nil, n.late(after))
+	if e.shown(n) {
+		e.giveBack(n, nil, n.late(after))
+	}
+}
+
+// shown says that Slurm has shown n since the boot in hand was asked for, and has it read otherwise, if it was asked for while another
+// bridge saw to it: that may have given its jobs back.
+func (e *Engine) shown(n *node) bool {
+	if n.readSince(n.boot.read) || n.boot.times.Requested.After(e.found.begun) {
+		return true
+	}
+	e.reads.want(e.now)
+	return false
 }
 
 // condemn acts on the verdict that the boot of n cannot succeed: every job that waits for it is given back.
 func (e *Engine) condemn(n *node, v Verdict) {
+	if !e.shown(n) {
+		return
+	}
 	r := e.gangsRoom(n, v)
 	if e.failed(n, v); r != nil && e.roomElsewhere(n, r, v) || r == nil && e.elsewhere(n, v) {
 		return

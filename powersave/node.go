@@ -14,30 +14,31 @@ type node struct {
 	// upFor are the jobs that it was powered up for last.
 	upFor []uint32
 
-	slurm     SlurmNode
-	read      int       // number of the read that showed it; 0: none has
-	readAt    time.Time // when that read was asked for
-	seenAt    time.Time // when it was answered
-	missing   bool      // slurmctld has no such node, says a complete read
-	unknown   int       // newest read of some nodes that said so
-	strayAt   time.Time // first complete read that showed the present disagreement
-	strayOK   bool      // a second one confirmed it
-	pod       *Pod
-	podRead   int    // reads asked for before pod was first seen
-	deleting  string // UID whose deletion Kubernetes has accepted or is being asked for
-	goneUID   string // newest UID known to exist no longer
-	delTries  int
-	delRetry  time.Time
-	creating  bool    // CreatePod is not answered yet
-	making    string  // its offering
-	forces    int     // updates of sendReleases that are not answered yet
-	closing   bool    // an update of closeSets is under way
-	closed    closing // it alone cannot boot for now
-	care      care
-	warm      warm
-	believe   int    // only reads asked for after this many tell the truth: slurmctld has changed the node since
-	failed    string // how far the boot came that was given up last
-	dismissal *dismissal
+	slurm      SlurmNode
+	read       int       // number of the read that showed it; 0: none has
+	readAt     time.Time // when that read was asked for
+	seenAt     time.Time // when it was answered
+	missing    bool      // slurmctld has no such node, says a complete read
+	unknown    int       // newest read of some nodes that said so
+	strayAt    time.Time // first complete read that showed the present disagreement
+	strayOK    bool      // a second one confirmed it
+	pod        *Pod
+	podRead    int    // reads asked for before pod was first seen
+	deleting   string // UID whose deletion Kubernetes has accepted or is being asked for
+	goneUID    string // newest UID known to exist no longer
+	delTries   int
+	delRetry   time.Time
+	creating   bool    // CreatePod is not answered yet
+	making     string  // its offering
+	makingRoom bool    // and whether it is to use room of its job
+	forces     int     // updates of sendReleases that are not answered yet
+	closing    bool    // an update of closeSets is under way
+	closed     closing // it alone cannot boot for now
+	care       care
+	warm       warm
+	believe    int    // only reads asked for after this many tell the truth: slurmctld has changed the node since
+	failed     string // how far the boot came that was given up last
+	dismissal  *dismissal
 
 	boot *boot
 	off  *off

@@ -112,6 +112,9 @@ func (e *Engine) podCreateFailed(ev PodCreateFailed) {
 		e.setPod(n, *ev.Existing)
 	}
 	if n.pod == nil {
+		if n.makingRoom {
+			e.unuseRoom(n)
+		}
 		b.problem, b.createTrouble, b.triedRead = ev.Err, ev.Trouble, e.reads.count
 		if alone := ev.Permanent && ev.Trouble == TroubleNone; alone != b.alone {
 			// An API server that has just started refuses what it will take a moment later: it is asked again well before the verdict.

@@ -158,17 +158,33 @@ func (e *Engine) useRoom(n *node, name string) {
 	e.serve(n)
 }
 
+// unuseRoom notes that the pod was not made after all.
+func (e *Engine) unuseRoom(n *node) {
+	if r := e.usedRoom(n); r != nil {
+		delete(r.served, n.name)
+	}
+	n.boot.room = ""
+}
+
 // serve notes that the request whose share the boot in hand of n has used has no other for n.
 func (e *Engine) serve(n *node) {
-	if len(n.jobs) == 0 || n.boot.room == "" {
-		return
-	}
-	if r := e.rooms.jobs[e.roomJob(n)]; r != nil && r.Name == n.boot.room {
+	if r := e.usedRoom(n); r != nil {
 		if r.served == nil {
 			r.served = map[string]bool{}
 		}
 		r.served[n.name] = true
 	}
+}
+
+// usedRoom is the request whose share the boot in hand of n has used, nil without one.
+func (e *Engine) usedRoom(n *node) *room {
+	if len(n.jobs) == 0 || n.boot.room == "" {
+		return nil
+	}
+	if r := e.rooms.jobs[e.roomJob(n)]; r != nil && r.Name == n.boot.room {
+		return r
+	}
+	return nil
 }
 
 // awaited says whether a boot in hand waits for the request.
