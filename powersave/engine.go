@@ -2,7 +2,6 @@ package powersave
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"maps"
 	"regexp"
@@ -90,6 +89,7 @@ type Engine struct {
 
 	rooms     rooms
 	floors    floors
+	updates   updates
 	bootTimes map[string]BootTimes // by NodeSet
 	breakers  Breakers
 	counted   map[string]map[string]int // what inUse counted in this step
@@ -222,6 +222,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	e.closeSets()
 	e.sendTending()
 	e.keepFloors()
+	e.keepUpdates()
 	e.free()
 	e.dropKept()
 	e.finishTelling()
@@ -425,6 +426,7 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 		e.decide(n)
 	}
 	e.recallBoots(false)
+	e.setUpdates()
 	if e.leading {
 		e.setFloors()
 	}
@@ -433,27 +435,6 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 	for _, g := range held {
 		e.admitGate(g)
 	}
-}
-
-// wake decides afresh on every node whose time has come.
-func (e *Engine) wake() {
-	for len(e.wakes) > 0 && !e.wakes[0].at.After(e.now) {
-		w := heap.Pop(&e.wakes).(wake)
-		if w.n.wakeAt.Equal(w.at) {
-			w.n.wakeAt = time.Time{}
-			e.decide(w.n)
-		}
-	}
-}
-
-// wakeAt asks for decide(n) at t, replacing a later appointment; not in this step, or wake would never end.
-func (e *Engine) wakeAt(n *node, t time.Time) {
-	t = later(t, e.now.Add(time.Millisecond))
-	if !n.wakeAt.IsZero() && !t.Before(n.wakeAt) {
-		return
-	}
-	n.wakeAt = t
-	heap.Push(&e.wakes, wake{t, n})
 }
 
 // note records a problem for Status and reports it. The same text about the same node is said once.
@@ -474,24 +455,4 @@ func (e *Engine) note(level ReportLevel, n *node, req, text string) {
 		e.notes = slices.Delete(e.notes, 0, 1)
 	}
 	e.notes = append(e.notes, Note{Time: e.now, Node: r.Node, Request: req, Text: text})
-}
-
-type wake struct {
-	at time.Time
-	n  *node
-}
-
-type wakeHeap []wake
-
-func (h wakeHeap) Len() int { return len(h) }
-func (h wakeHeap) Less(i, j int) bool {
-	return h[i].at.Before(h[j].at) || h[i].at.Equal(h[j].at) && h[i].n.name < h[j].n.name
-}
-func (h wakeHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *wakeHeap) Push(x any)   { *h = append(*h, x.(wake)) }
-func (h *wakeHeap) Pop() any {
-	old := *h
-	w := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return w
 }

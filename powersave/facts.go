@@ -215,6 +215,8 @@ type Pod struct {
 	Dynamic  bool // label; of a NodeSet of mode Dynamic
 	// Room it was made for; "" for none.
 	Room string
+	// Revision of its NodeSet that it was made from; "" if that is not known.
+	Revision string
 	// Ends is when the pod's slurmd is ended at the latest, and what runs under it, once it is being deleted; zero if nobody knows.
 	Ends time.Time
 }
@@ -282,6 +284,9 @@ type NodeSet struct {
 	// Breakers as last saved in the object's status; looked at once, when the NodeSet is new to the engine.
 	Breakers  []BreakerRecord
 	LookAhead *LookAhead // nil: nodes are not powered up before jobs have them
+	// Revision of what its pods are made from: it changes with the template and the shape, and comes back with them. "" if it is not known.
+	Revision string
+	Rolling  *RollingUpdate // nil: pods of other revisions are left alone
 	// Dynamic is set for mode Dynamic: its nodes have no power states, so the Engine is not told of it.
 	Dynamic *Dynamic
 }

@@ -1,6 +1,7 @@
 package powersave
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -41,6 +42,7 @@ type care struct {
 	early    string    // verdict that stood before the pod served
 	sound    string    // UID of the pod whose slurmd has served without complaint
 	blamed   string    // UID and reason that the host was marked for
+	replace  bool      // its pod is to be replaced, see keepUpdates
 }
 
 func (e *Engine) readHosts(hosts []Host) {
@@ -93,7 +95,7 @@ func (e *Engine) hostChanged(name string) {
 	}
 }
 
-// troubled says why no new job should come to the node, "" if nothing speaks against it. leave: nor should the pod stay
+// troubled says why no new job should come to the node, be it that its pod is to be replaced, "" if nothing speaks against it. leave: nor should the pod stay
 // when its jobs have ended; a pod on a silent host stays, though it is being deleted: nobody could confirm that it ends.
 func (e *Engine) troubled(n *node) (why string, leave bool) {
 	switch {
@@ -108,11 +110,22 @@ func (e *Engine) troubled(n *node) (why string, leave bool) {
 	case n.pod.Phase == PodTerminating:
 		return n.pod.Leaving(), !e.hosts.Silent(n.pod.Host)
 	}
-	why, leave, until := e.hosts.Judge(e.now, n.pod.Host, n.slurm.State.Any(NodeDrain) && n.drainedHere())
+	why, leave, until := e.hosts.Judge(e.now, n.pod.Host, n.slurm.State.Any(NodeDrain) && n.slurm.DrainedForHost())
 	if !until.IsZero() {
 		e.wakeAt(n, until)
 	}
+	if why == "" && e.replaces(n) {
+		return updating + "revision " + cmp.Or(n.pod.Revision, "unknown") + " is replaced when idle", true
+	}
 	return why, leave
+}
+
+// drainReason is what a node says that is drained, or powered down, because it is troubled.
+func drainReason(why string) string {
+	if strings.HasPrefix(why, updating) {
+		return ReasonPrefix + why
+	}
+	return HostPrefix + why
 }
 
 // works says that Slurm counts jobs on the node that are not just ending.
@@ -156,13 +169,13 @@ func (e *Engine) tend(n *node) {
 	case lost:
 		u.State = StatePowerDownForce
 		if n.nobodys() {
-			u.Reason = HostPrefix + why
+			u.Reason = drainReason(why)
 		}
 	case heals != StateNone:
 		u.State = heals
 	case why != "" && serving(state) && !state.Any(judged|NodePowerDown) && n.nobodys():
-		u = NodeUpdate{State: StateDrain, Reason: HostPrefix + why}
-	case why == "" && drained && (n.pod == nil || e.hostsRead) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
+		u = NodeUpdate{State: StateDrain, Reason: drainReason(why)}
+	case why == "" && drained && (n.pod == nil || e.hostsRead || n.slurm.drainedFor(updatePrefix)) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
 		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
 		u.State = n.putBack()
 	case leave && drained && !e.blind && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):
@@ -183,7 +196,11 @@ func (e *Engine) tend(n *node) {
 	case heals == StateResume:
 		e.note(Info, n, "", "slurmctld gave its boot up a while ago: putting the node back")
 	case u.Reason != "":
-		e.note(Warn, n, "", why+map[StateChange]string{StateDrain: ": draining the node", StatePowerDownForce: ": powering the node down"}[u.State])
+		level := Warn
+		if strings.HasPrefix(why, updating) {
+			level = Info
+		}
+		e.note(level, n, "", why+map[StateChange]string{StateDrain: ": draining the node", StatePowerDownForce: ": powering the node down"}[u.State])
 	}
 	if lost && n.works() {
 		e.do(JobsLost{Node: n.name, NodeSet: n.set, Why: why})
@@ -217,7 +234,9 @@ func (n *node) putBack() StateChange {
 func (n *node) alive() bool { return n.pod != nil && n.pod.Phase != PodFailed }
 
 // drainedHere says that nobody but us keeps the node out of use.
-func (n *node) drainedHere() bool { return n.slurm.DrainedForHost() }
+func (n *node) drainedHere() bool {
+	return n.slurm.DrainedForHost() || n.slurm.drainedFor(updatePrefix)
+}
 
 // podEnds says that the node's pod has come to its end, or is about to.
 func (n *node) podEnds() bool {

@@ -98,8 +98,10 @@ func (t *HostTroubles) Judge(now time.Time, host string, drained bool) (why stri
 
 // DrainedForHost says that nobody but us keeps the node out of use, and that it is for its host, or its pod's end: slurmctld adds its own reasons
 // to ours (node_mgr.c set_node_reason). Its state is to be looked at, too: reasons outlive drains.
-func (s SlurmNode) DrainedForHost() bool {
-	why, ours := strings.CutPrefix(s.Reason, HostPrefix)
+func (s SlurmNode) DrainedForHost() bool { return s.drainedFor(HostPrefix) }
+
+func (s SlurmNode) drainedFor(prefix string) bool {
+	why, ours := strings.CutPrefix(s.Reason, prefix)
 	_, more, added := strings.Cut(why, " : ")
 	return ours && (!added || more == notResponding)
 }

@@ -23,6 +23,7 @@ func (e *Engine) lead(ev Leading) {
 	e.leading = ev.Leading
 	e.closed, e.closedRead, e.closedAgain = nil, time.Time{}, false
 	e.dropFloors()
+	e.dropUpdates()
 	if !e.leading {
 		e.dropUnrequested()
 		return

@@ -147,6 +147,9 @@ func (e *Engine) offDone(n *node) {
 	if n.closed.until.After(e.now) {
 		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // closeSets is to take it out of Slurm's choice
 	}
+	if n.care.replace {
+		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // the next one's turn
+	}
 	if n.set == "" && o.uid == "" { // not ours
 		return
 	}

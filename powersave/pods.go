@@ -91,7 +91,7 @@ func (e *Engine) podCreated(ev PodCreated) {
 		b.tries, b.createTrouble, b.alone = 0, TroubleNone, false
 	}
 	if n.pod == nil {
-		p := Pod{Node: ev.Node, NodeSet: n.set, UID: ev.UID, Generation: ev.Generation, Phase: PodPending, Created: e.now, Busy: len(n.jobs) > 0, Offering: n.making}
+		p := Pod{Node: ev.Node, NodeSet: n.set, UID: ev.UID, Generation: ev.Generation, Phase: PodPending, Created: e.now, Busy: len(n.jobs) > 0, Offering: n.making, Revision: e.sets[n.set].Revision}
 		e.setPod(n, p)
 	}
 	e.decide(n)

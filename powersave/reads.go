@@ -177,6 +177,9 @@ func (e *Engine) scheduleNext() {
 	for _, g := range e.gates {
 		r.want(e.pollForGate(g))
 	}
+	if len(e.updates.draining) > 0 {
+		r.want(r.ended.Add(e.cfg.PollWait)) // their jobs may have ended
+	}
 }
 
 // pollFor is when the order in hand of n wants Slurm to be read next.
@@ -248,6 +251,9 @@ func (e *Engine) nodesToRead() []string {
 		add(n.name)
 	}
 	for _, n := range e.dismissed {
+		add(n.name)
+	}
+	for _, n := range e.updates.draining {
 		add(n.name)
 	}
 	for _, g := range e.gates {

@@ -102,7 +102,8 @@ type NodeSetCounts struct {
 	Breakers []BreakerRecord `json:"breakers,omitempty"`
 	Floor    *FloorCounts    `json:"floor,omitempty"` // nil: it has none
 	// BootTimes of its newest boots.
-	BootTimes BootTimes `json:"bootTimes,omitempty"`
+	BootTimes BootTimes     `json:"bootTimes,omitempty"`
+	Update    *UpdateCounts `json:"update,omitempty"` // nil: its revision, or its pods, are not known
 }
 
 // Status is a picture of the Engine.
@@ -189,6 +190,7 @@ func (e *Engine) Counts() []NodeSetCounts {
 		}
 	}
 	e.floorCounts(counts)
+	e.updateCounts(counts)
 	list := make([]NodeSetCounts, 0, len(counts))
 	for _, c := range counts {
 		list = append(list, *c)

@@ -147,6 +147,11 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 				case "window": // replicas, every, for
 					f := strings.Split(v, "/")
 					set.Windows = append(set.Windows, powersave.FloorWindow{Replicas: int(p.int(f[0])), Schedule: every(p.duration(f[1])), Duration: p.duration(f[2])})
+				case "rev":
+					set.Revision = v
+				case "rolling":
+					most, percent := strings.CutSuffix(v, "%")
+					set.Rolling = &powersave.RollingUpdate{MaxUnavailable: int(p.int(most)), Percent: percent}
 				case "spec":
 					set.SpecGeneration = p.int(v)
 				case "offering":
@@ -479,6 +484,11 @@ func (p *player) status() []string {
 			}
 		}
 	}
+	for _, s := range st.NodeSets {
+		if u := s.Update; u != nil {
+			out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %d of %s, %d outdated, most of %s, %d being replaced %s %s", s.Name, u.Updated, u.Revision, u.Outdated, u.Current, u.Replacing, u.Why, u.Text)))
+		}
+	}
 	for _, b := range st.Boots {
 		out = append(out, strings.TrimSpace(fmt.Sprintf("boot %s %s jobs=%v %s", b.Node, b.Phase, b.Jobs, b.Problem)))
 	}
@@ -533,6 +543,10 @@ func (p *player) pod(f []string) powersave.Pod {
 		}
 		if host, ok := strings.CutPrefix(more, "host="); ok {
 			pod.Host = host
+			continue
+		}
+		if revision, ok := strings.CutPrefix(more, "rev="); ok {
+			pod.Revision = revision
 			continue
 		}
 		if ends, ok := strings.CutPrefix(more, "ends="); ok {
