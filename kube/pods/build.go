@@ -83,9 +83,11 @@ func build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string
 	template := ns.Spec.Template.DeepCopy()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            node,
-			Namespace:       ns.Namespace,
-			Labels:          labels.Merge(labels.Merge(template.Labels, podLabels(o.Cluster, ns.Name)), labels.Set{v1alpha1.LabelNode: node}),
+			Name:      node,
+			Namespace: ns.Namespace,
+			Labels: labels.Merge(labels.Merge(template.Labels, podLabels(o.Cluster, ns.Name)), labels.Set{
+				v1alpha1.LabelNode: node, v1alpha1.LabelRevision: revision(&ns.Spec),
+			}),
 			Annotations:     labels.Merge(template.Annotations, podAnnotations(generation, requestID)),
 			Finalizers:      template.Finalizers,
 			OwnerReferences: []metav1.OwnerReference{ownerReference(ns)},

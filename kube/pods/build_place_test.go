@@ -116,7 +116,8 @@ func TestBuildPlaces(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, before, ns, "build must not change the NodeSet")
 			want := plain
-			want.Labels, want.Annotations = labels.Merge(plain.Labels, tc.wantLabels), labels.Merge(plain.Annotations, tc.wantAnnotations)
+			want.Labels = labels.Merge(labels.Merge(plain.Labels, labels.Set{v1alpha1.LabelRevision: revision(&ns.Spec)}), tc.wantLabels)
+			want.Annotations = labels.Merge(plain.Annotations, tc.wantAnnotations)
 			want.Spec.NodeSelector, want.Spec.Tolerations, want.Spec.Affinity = tc.wantSelector, tc.wantTolerations, tc.wantAffinity
 			assert.Equal(t, want, pod)
 		})

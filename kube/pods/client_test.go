@@ -68,7 +68,7 @@ func TestCreate(t *testing.T) {
 	pod, err := kube.CoreV1().Pods("slurm").Get(t.Context(), "cpu-1", metav1.GetOptions{})
 	require.NoError(t, err)
 	seen := Observe(pod)
-	assert.Equal(t, powersave.Pod{Node: "cpu-1", NodeSet: "cpu", UID: uid, Generation: 7, Request: "req", Phase: powersave.PodPending}, seen)
+	assert.Equal(t, powersave.Pod{Node: "cpu-1", NodeSet: "cpu", UID: uid, Generation: 7, Request: "req", Phase: powersave.PodPending, Revision: goodRevision}, seen)
 
 	again, err := c.Create(t.Context(), powersave.CreatePod{NodeSet: "cpu", Node: "cpu-1", Generation: 7, Request: "another-request"})
 	require.NoError(t, err, "the same boot, asked for twice")

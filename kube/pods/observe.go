@@ -38,6 +38,7 @@ func Observe(p *corev1.Pod) powersave.Pod {
 		Host:       p.Spec.NodeName,
 		Created:    p.CreationTimestamp.Time,
 		Busy:       p.Labels[v1alpha1.LabelBusy] == busy,
+		Revision:   p.Labels[v1alpha1.LabelRevision],
 		Dynamic:    p.Labels[v1alpha1.LabelMode] == string(v1alpha1.ModeDynamic),
 	}
 	ph, v := phase(p)

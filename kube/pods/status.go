@@ -108,6 +108,7 @@ func statusPatch(status *v1alpha1.NodeSetStatus) ([]byte, error) {
 	for name, optional := range map[string][]string{
 		"breaker": {"state", "class", "reason", "retryTime", "failures", "tries", "specGeneration"}, "floor": {"ahead"},
 		"boots": {"p95Seconds", "recentMilliseconds"}, "offerings": nil,
+		"updateRevision": nil, "currentRevision": nil, "updatedNodes": nil, "outdatedNodes": nil, "replacingNodes": nil,
 	} {
 		if fields[name] == nil {
 			fields[name] = nil
@@ -159,6 +160,7 @@ func (c *Client) newStatus(ns *v1alpha1.NodeSet, counts powersave.NodeSetCounts)
 	if counts.Unread > 0 && counts.Unread == counts.Nodes && floor != nil { // nothing is known of it yet, and a floor to be lowered is remembered there
 		status.Floor = floor
 	}
+	conditions = append(conditions, updateStatus(status, counts.Update)...)
 	status.Boots = bootStatus(counts.BootTimes)
 	for _, condition := range conditions {
 		condition.ObservedGeneration = counts.Generation

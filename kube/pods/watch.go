@@ -394,7 +394,7 @@ func slimPod(obj any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 			CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
-			Labels:      pick(m.Labels, v1alpha1.LabelCluster, v1alpha1.LabelNodeSet, v1alpha1.LabelOffering, v1alpha1.LabelBusy, v1alpha1.LabelMode),
+			Labels:      pick(m.Labels, v1alpha1.LabelCluster, v1alpha1.LabelNodeSet, v1alpha1.LabelOffering, v1alpha1.LabelBusy, v1alpha1.LabelMode, v1alpha1.LabelRevision),
 			Annotations: pick(m.Annotations, v1alpha1.AnnotationGeneration, v1alpha1.AnnotationRequest),
 		},
 		Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations},

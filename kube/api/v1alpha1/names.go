@@ -18,6 +18,8 @@ const (
 	LabelMode = "slurmtide.io/mode"
 	// LabelBusy is "true" while jobs are, or may any moment be, on the pod; otherwise it is absent.
 	LabelBusy = "slurmtide.io/busy"
+	// LabelRevision holds the revision of the NodeSet that the pod was made from, as in status.updateRevision.
+	LabelRevision = "slurmtide.io/revision"
 	// AnnotationGeneration counts the boots of a node; a late power-down carries
 	// an older generation than the pod it must not touch.
 	AnnotationGeneration = "slurmtide.io/generation"
@@ -51,6 +53,8 @@ const (
 	ConditionBootsHealthy = "BootsHealthy"
 	// ConditionFloorReached is False while fewer nodes serve than spec.replicas asks for.
 	ConditionFloorReached = "FloorReached"
+	// ConditionUpdated is False while pods are of an older revision than the NodeSet.
+	ConditionUpdated = "Updated"
 )
 
 // Condition types of Controllers, Accountings, LoginSets, RestApis and Tokens; Accepted is theirs, too.

@@ -54,7 +54,32 @@ type NodeSetStatus struct {
 	// +optional
 	Boots *BootStatus `json:"boots,omitempty"`
 
-	// Accepted, NodesInSlurm, CapacityAvailable, BootsHealthy, FloorReached.
+	// Revision of the template and the shape: pods that are made now have it as label slurmtide.io/revision. It comes back with them.
+	//
+	// +optional
+	UpdateRevision string `json:"updateRevision,omitempty"`
+
+	// Revision that most pods are of which are not of updateRevision; updateRevision if there are none.
+	//
+	// +optional
+	CurrentRevision string `json:"currentRevision,omitempty"`
+
+	// Pods of updateRevision.
+	//
+	// +optional
+	UpdatedNodes int32 `json:"updatedNodes,omitempty"`
+
+	// Pods of other revisions.
+	//
+	// +optional
+	OutdatedNodes int32 `json:"outdatedNodes,omitempty"`
+
+	// Those of them whose nodes are out to be updated.
+	//
+	// +optional
+	ReplacingNodes int32 `json:"replacingNodes,omitempty"`
+
+	// Accepted, NodesInSlurm, CapacityAvailable, BootsHealthy, FloorReached, Updated.
 	//
 	// +optional
 	// +listType=map

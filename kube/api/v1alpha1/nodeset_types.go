@@ -72,6 +72,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.shape.weight) || has(self.mode) && self.mode == 'Dynamic'",message="spec.shape.weight needs mode Dynamic: in mode Cloud set Weight= on the NodeName line of slurm.conf"
 // +kubebuilder:validation:XValidation:rule="!has(self.partitions) || has(self.mode) && self.mode == 'Dynamic'",message="spec.partitions needs mode Dynamic: in mode Cloud the PartitionName lines of slurm.conf name the nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.lookAhead) || !has(self.mode) || self.mode != 'Dynamic'",message="spec.lookAhead needs mode Cloud: in mode Dynamic use spec.replicas or spec.replicaWindows"
+// +kubebuilder:validation:XValidation:rule="!has(self.updateStrategy) || self.updateStrategy.type != 'RollingUpdate' || !has(self.mode) || self.mode != 'Dynamic'",message="spec.updateStrategy: type RollingUpdate needs mode Cloud: in mode Dynamic a change reaches nodes that are made later"
 // +kubebuilder:validation:XValidation:rule="!has(self.suspend) || has(self.mode) && self.mode == 'Dynamic'",message="spec.suspend needs mode Dynamic: in mode Cloud set SuspendTime in slurm.conf"
 // +kubebuilder:validation:XValidation:rule="!has(self.suspend) || !has(self.suspend.timeout)",message="spec.suspend.timeout is not supported: remove it; a pod is waited for until it is gone"
 // +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.mode) || self.mode != 'Dynamic' || !has(self.boot.strategy) && !has(self.boot.topologyKey) && !has(self.boot.provisioningRequest)",message="spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud: in mode Dynamic no node is made for one job alone"
@@ -146,11 +147,16 @@ type NodeSetSpec struct {
 	// Pod template. It must have a container named slurmd. Slurmtide sets the pod's name, hostname,
 	// labels, annotations and owner, and puts "slurmd -D -b -N <node> ..." in front of the
 	// container's args. Where the container says nothing, requests for cpu and memory, the memory
-	// limit and GPUs are taken from the shape. Changes reach pods that are made later.
+	// limit and GPUs are taken from the shape. How changes reach pods that were made before, updateStrategy says.
 	// When somebody else deletes a pod (kubectl delete, preemption, eviction, a host that shuts down), the jobs on it run on for
 	// terminationGracePeriodSeconds, 600 unless the template says otherwise: the container's preStop hook, which is
 	// Slurmtide's unless the template has one, waits for them. Pods that Slurmtide deletes have 10 seconds.
 	Template corev1.PodTemplateSpec `json:"template"`
+
+	// How a change of the template or the shape reaches pods that were made before. Absent: not at all.
+	//
+	// +optional
+	UpdateStrategy *UpdateStrategy `json:"updateStrategy,omitempty"`
 
 	// Alternatives for the same shape, tried in order: on-demand, spot, another zone.
 	//
