@@ -156,6 +156,7 @@ func printStatus(out io.Writer, st bridge.Status, wide bool) error {
 	}
 	printBreakers(w, e.NodeSets)
 	printFloors(w, e.NodeSets)
+	printUpdates(w, e.NodeSets)
 	if len(e.Boots)+len(e.Offs) > 0 {
 		fmt.Fprint(w, "\nNODE\tPHASE\tAGE\tJOBS\tPROBLEM")
 		if wide {
@@ -221,6 +222,17 @@ func printFloors(w io.Writer, sets []powersave.NodeSetCounts) {
 	for _, s := range sets {
 		if f := s.Floor; f != nil && f.Held < f.Wanted {
 			fmt.Fprintf(w, "%s%s\t%d\t%d\t%s\t%s\n", head, s.Name, f.Wanted, f.Held, f.Why, cmp.Or(f.Text, "-"))
+			head = ""
+		}
+	}
+}
+
+// printUpdates says which NodeSets have outdated pods, and why.
+func printUpdates(w io.Writer, sets []powersave.NodeSetCounts) {
+	head := "\nNODESET\tREVISION\tUPDATED\tOUTDATED\tREPLACING\tREASON\tWHY\n"
+	for _, s := range sets {
+		if u := s.Update; u != nil && u.Outdated > 0 {
+			fmt.Fprintf(w, "%s%s\t%s\t%d\t%d\t%d\t%s\t%s\n", head, s.Name, u.Revision, u.Updated, u.Outdated, u.Replacing, u.Why, u.Text)
 			head = ""
 		}
 	}

@@ -98,6 +98,16 @@ func TestStatusShowsFloors(t *testing.T) {
 	assert.Equal(t, "cpu      5      3     PowerUpFailed  slurmctld: no\ngpu      1      0     Booting        -\n", table)
 }
 
+func TestStatusShowsUpdates(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, printStatus(&out, bridge.Status{Engine: powersave.Status{NodeSets: []powersave.NodeSetCounts{
+		{Name: "cpu", Update: &powersave.UpdateCounts{Revision: "r2", Current: "r1", Updated: 4, Outdated: 3, Replacing: 1, Why: powersave.UpdateReplacing, Text: "1 of at most 1 nodes are out for it"}},
+		{Name: "fine", Update: &powersave.UpdateCounts{Revision: "r1", Current: "r1", Updated: 2}}, {Name: "none"},
+	}}}, false))
+	_, table, _ := strings.Cut(out.String(), "REPLACING  REASON     WHY\n")
+	assert.Equal(t, "cpu      r2        4        3         1          Replacing  1 of at most 1 nodes are out for it\n", table)
+}
+
 func TestStatusSaysWhoReconciles(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lease bridge.Lease
