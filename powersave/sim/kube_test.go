@@ -106,7 +106,7 @@ func (w *world) make(a powersave.CreatePod, n *node, life int) *pod {
 	w.uids++
 	p := &pod{index: n.index, life: life, born: w.now, Pod: powersave.Pod{
 		Node: a.Node, NodeSet: a.NodeSet, UID: "u" + strconv.Itoa(w.uids), Generation: a.Generation, Request: a.Request,
-		Phase: powersave.PodPending, Created: w.now.Truncate(time.Second), Offering: a.Offering, Busy: a.Job != 0, Room: a.Room,
+		Phase: powersave.PodPending, Created: w.now.Truncate(time.Second), Offering: a.Offering, Busy: a.Job != 0, Room: a.Room, Revision: w.revisionNow(),
 	}}
 	w.pods[n.index] = p
 	n.refusedAt = time.Time{}

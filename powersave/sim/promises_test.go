@@ -48,6 +48,7 @@ func (w *world) mayUpdate(n *node, u powersave.NodeUpdate) {
 		w.breaks("closes a NodeSet for one job", "%s: %s", n.name, u.Reason)
 	}
 	w.mayTend(n, u)
+	w.mayReplace(n, u)
 	w.mayPutBack(n, u)
 	if u.State != powersave.StateResume && u.State != powersave.StateUndrain {
 		return
@@ -279,6 +280,7 @@ func (w *world) patrolNode(n *node, p *pod) {
 		w.breaks("orphan stays", "%s", w.show(n))
 	}
 	w.patrolHost(n, p)
+	w.patrolUpdate(n, p)
 	if w.leftDown {
 		w.patrolDown(n, p)
 	}

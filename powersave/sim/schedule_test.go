@@ -30,6 +30,7 @@ type schedule struct {
 	asking                  // requests for room
 	marks     bool          // hosts of bad hardware are marked
 	leftDown  bool          // DOWN nodes are left to the bridge, as far as it minds them
+	rolling   [2]int        // nodes of each NodeSet that may be out for an update; 0: none is replaced
 	noGates   bool          // PrologSlurmctld is not the start-gate
 	soon      bool          // Slurm itself hardly lets requeued jobs rest
 	steps     []step
@@ -155,6 +156,10 @@ const (
 	dropSlow
 	taintFails
 	taintLost
+	// From here on, what concerns updates; only schedules that have them draw it.
+	firstUpdate
+	newTemplate
+	oldTemplate
 	kinds
 )
 
@@ -179,6 +184,7 @@ var kindNames = [kinds]string{
 	roomsMissing: "the API server knows no requests for room", roomsFail: "reading requests for room fails", roomsSlow: "reading requests for room is slow",
 	dropFails: "dropping requests for room fails", dropLost: "dropping requests for room is done, but seems to fail", dropSlow: "dropping requests for room is slow",
 	taintFails: "marking hosts fails", taintLost: "marking hosts is done, but seems to fail",
+	newTemplate: "the template of both NodeSets is changed", oldTemplate: "the template is changed back",
 }
 
 // wide kinds concern the whole cluster, not a node.
@@ -188,7 +194,7 @@ func (k kind) wide() bool {
 		watchTwice, watchGap, programSlow, programTwice, programLost, programOdd, gateLate, tellFails, tellLost, tellSlow, tellTwice, holdFails, holdLost, holdSlow:
 		return true
 	default:
-		return k.ofRooms() || k == taintFails || k == taintLost
+		return k.ofRooms() || k == taintFails || k == taintLost || k > firstUpdate
 	}
 }
 
@@ -198,7 +204,9 @@ func (k kind) ofRooms() bool {
 }
 
 // rough kinds keep the bridge from doing its work in time.
-func (k kind) rough() bool { return k > firstRough && k < firstMore || k > firstMoreRough }
+func (k kind) rough() bool {
+	return k > firstRough && k < firstMore || k > firstMoreRough && k < firstUpdate
+}
 
 // ofHost kinds concern a host, whose index stands for the node's.
 func (k kind) ofHost() bool { return k >= cordon && k <= loseHost }
@@ -237,6 +245,10 @@ var plans = rapid.Custom(func(t *rapid.T) schedule {
 		s.steps = append(s.steps, kills.Draw(t, "")...)
 	}
 	s.noGates, s.soon = d.often(3), d.often(5)
+	if d.often(3) {
+		s.rolling = [2]int{1 + d.below(4), d.below(3)}
+		s.steps = append(s.steps, updateSteps.Draw(t, "")...)
+	}
 	slices.SortStableFunc(s.steps, func(a, b step) int { return int(a.at - b.at) })
 	return s
 })
@@ -290,7 +302,11 @@ var (
 	}), 1, 7)
 	// A third of the schedules has no rough kinds, so that promises about speed are looked at closely.
 	calmSteps, roughSteps = faultSteps(cancelJob, firstRough), faultSteps(cancelJob, firstMore)
-	moreSteps             = faultSteps(firstMore, kinds)
+	moreSteps             = faultSteps(firstMore, firstUpdate)
+	updateSteps           = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
+		d := dice{t}
+		return step{what: newTemplate + kind(d.below(2)), at: 5*time.Second + d.upTo(50), long: time.Second}
+	}), 1, 3)
 	// The bridge is killed at any time, or after any action from then on.
 	kills = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
 		d := dice{t}
@@ -361,6 +377,9 @@ func (s schedule) String() string {
 		if s.asks[i] {
 			fmt.Fprintf(&b, ", NodeSet %s asks for room", name)
 		}
+	}
+	if s.rolling != [2]int{} {
+		fmt.Fprintf(&b, ", updates with %v nodes out", s.rolling)
 	}
 	if s.anyAsks() {
 		fmt.Fprintf(&b, " (answered after %v", s.answerIn)

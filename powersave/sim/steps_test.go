@@ -151,6 +151,8 @@ func (w *world) doMore(st *step, n *node, later func(func())) {
 		w.setDown(n, later)
 	case deaf:
 		w.deafen(n)
+	case newTemplate, oldTemplate:
+		w.changeTemplate(st.what == newTemplate)
 	default:
 	}
 }

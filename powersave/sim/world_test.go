@@ -84,6 +84,7 @@ type world struct {
 	kube
 	autoscaler
 	hardware
+	updating
 }
 
 // spooled is a request, and the power epoch each node was in when the program was called.
@@ -368,7 +369,7 @@ func (w *world) sets() []powersave.NodeSet {
 	set := func(i int, name string) powersave.NodeSet {
 		return powersave.NodeSet{
 			Name: name, UID: name, Nodes: setNodes[i], Strategy: w.strategy[i], UnschedulableGrace: grace, SpecGeneration: w.spec,
-			BackoffInitial: backoff, BackoffMax: 4 * backoff, AskForRoom: w.asks[i],
+			BackoffInitial: backoff, BackoffMax: 4 * backoff, AskForRoom: w.asks[i], Revision: w.revisionNow(), Rolling: w.strategyOf(i),
 		}
 	}
 	sets := []powersave.NodeSet{set(0, setNames[0])}
