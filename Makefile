@@ -89,8 +89,8 @@ test-demand: ## 200 made-up queues before real slurmctlds of both versions: do t
 	QUEUES=200 TAGS=integration,scale RUN=TestDemand hack/integration.sh
 
 .PHONY: test-scale
-test-scale: ## what scales by the queue (floors, look-ahead, mode Dynamic, scaler, HPA), with every Slurm version; make test has the newest only
-	TAGS=integration,scale RUN='TestFloor|TestDynamic|TestLookAhead|TestScaler|TestDemand' hack/integration.sh
+test-scale: ## what scales by the queue (floors, rolling updates, look-ahead, mode Dynamic, scaler, HPA), with every Slurm version; make test has the newest only
+	TAGS=integration,scale RUN='TestFloor|TestRollingUpdate|TestDynamic|TestLookAhead|TestScaler|TestDemand' hack/integration.sh
 
 .PHONY: test-load
 test-load: ## 1,000 start gates waiting at once, both Slurm versions

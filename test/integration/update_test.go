@@ -1,0 +1,179 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slurmtide/slurmtide/hack/stack"
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// The template of a NodeSet changes while its nodes are up.
+func TestRollingUpdate(t *testing.T) {
+	forScaling(t, func(t *testing.T, version string) {
+		const nodes = "cpu-[0-4]"
+		c := deploy(t, "update", version, stack.Options{Gate: true, SuspendTime: 600}, nodeSet{name: "cpu", nodes: nodes})
+
+		t.Run("on delete", func(t *testing.T) {
+			c.t = t
+			c.waitJob(c.sbatch("true", "--nodelist=cpu-[0-1]", "-N2"), "COMPLETED")
+			before := c.waitUpdated(metav1.ConditionTrue, "UpToDate").UpdateRevision
+			uids := c.podUIDs()
+			c.change("two")
+			s := c.waitUpdated(metav1.ConditionFalse, "OnDelete")
+			assert.NotEqual(t, before, s.UpdateRevision)
+			assert.Equal(t, []any{before, int32(2), int32(0)}, []any{s.CurrentRevision, s.OutdatedNodes, s.ReplacingNodes})
+			c.waitJob(c.sbatch("true", "--nodelist=cpu-[0-1]", "-N2"), "COMPLETED")
+			assert.Equal(t, uids, c.podUIDs(), "what is up is left alone")
+
+			c.deletePod("cpu-0")
+			c.waitZero("cpu-0")
+			c.waitJob(c.sbatch("true", "--nodelist=cpu-0"), "COMPLETED")
+			assert.Equal(t, s.UpdateRevision, c.slurmdPods()["cpu-0"].Labels[v1alpha1.LabelRevision])
+			assert.Equal(t, "two", c.slurmdPods()["cpu-0"].Annotations["test"])
+			assert.Equal(t, uids["cpu-1"], c.podUIDs()["cpu-1"])
+		})
+		t.Run("idle nodes", func(t *testing.T) {
+			c.t = t
+			c.waitJob(c.sbatch("true", "--nodelist=cpu-[0-3]", "-N4"), "COMPLETED")
+			c.slurm("scontrol", "update", "nodename=cpu-3", "state=drain", "reason=mine")
+			c.patch(types.MergePatchType, `{"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":2}}}}`)
+			c.waitZero("cpu-1") // is behind since before
+			uids := c.podUIDs()
+			assert.Len(t, uids, 3)
+			began := time.Now()
+			c.change("three")
+			c.rolls(2, func() bool { return len(c.podUIDs()) == 1 })
+			t.Logf("two idle nodes down after %s", time.Since(began).Round(100*time.Millisecond))
+			assert.Equal(t, uids["cpu-3"], c.podUIDs()["cpu-3"], "whose drain is somebody else's")
+			assert.Contains(t, c.slurm("scontrol", "--oneliner", "show", "node", "cpu-3"), "Reason=mine")
+			c.waitUpdated(metav1.ConditionFalse, "Held")
+			c.slurm("scontrol", "update", "nodename=cpu-3", "state=undrain")
+			c.settled(nodes)
+			c.waitUpdated(metav1.ConditionTrue, "UpToDate")
+		})
+		t.Run("under load", func(t *testing.T) {
+			c.t = t
+			id := c.sbatch("sleep 8", "--array=1-40", "--exclusive", "--requeue", "-N1")
+			c.waitNodes(nodes, powersave.NodeAllocated, powersave.NodePoweringUp|powersave.NodePoweredDown)
+			uids := c.podUIDs()
+			began, killed := time.Now(), false
+			c.change("four")
+			c.rolls(2, func() bool {
+				if s := c.nodeSet("cpu").Status; s.ReplacingNodes > 0 && s.UpdatedNodes > 0 && !killed {
+					killed = true
+					require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
+				}
+				running := strings.Count(c.slurm("squeue", "--noheader", "--array", "--jobs="+id, "--format=%t"), "\n")
+				s := c.nodeSet("cpu").Status
+				return s.OutdatedNodes == 0 && s.UpdatedNodes == 5 && killed || running == 0
+			})
+			t.Logf("five busy nodes after %s", time.Since(began).Round(time.Second))
+			for name, uid := range c.podUIDs() {
+				assert.NotEqual(t, uids[name], uid, name)
+			}
+			c.within(3*time.Minute, time.Second, "the jobs to be done", func() (bool, string) {
+				left := c.slurm("squeue", "--noheader", "--array", "--jobs="+id, "--format=%i %t %r")
+				return left == "", left
+			})
+			tasks := strings.Split(c.slurm("scontrol", "--oneliner", "show", "job", id), "\n")
+			assert.Len(t, tasks, 40)
+			for _, task := range tasks {
+				assert.Contains(t, task, "JobState=COMPLETED")
+				assert.Contains(t, task, " Restarts=0 ")
+			}
+			assert.True(t, killed, "the bridge was killed while nodes were out")
+			c.waitUpdated(metav1.ConditionTrue, "UpToDate")
+			c.waitNodes(nodes, 0, powersave.NodeDrain)
+		})
+		t.Run("an image that is not there", func(t *testing.T) {
+			c.t = t
+			c.patch(types.MergePatchType, `{"spec":{"replicas":3,"updateStrategy":{"rollingUpdate":{"maxUnavailable":1}}}}`)
+			c.waitFloor(3, "Held")
+			uids := c.podUIDs()
+			image := c.nodeSet("cpu").Spec.Template.Spec.Containers[0].Image
+			to := func(image string) {
+				c.patch(types.JSONPatchType, `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"`+image+`"}]`)
+			}
+			to("slurmtide/none:1")
+			c.waitUpdated(metav1.ConditionFalse, "BackingOff")
+			kept := 0
+			for name, uid := range c.podUIDs() {
+				if uids[name] == uid {
+					kept++
+				}
+			}
+			assert.GreaterOrEqual(t, kept, 2, "of three one may be out")
+			c.waitJob(c.sbatch("true"), "COMPLETED")
+			to(image)
+			c.waitUpdated(metav1.ConditionTrue, "UpToDate")
+			c.waitFloor(3, "Held")
+			c.waitNodes(nodes, 0, powersave.NodeDrain)
+		})
+	})
+}
+
+// change changes the template.
+func (c *cluster) change(to string) {
+	c.t.Helper()
+	c.patch(types.MergePatchType, `{"spec":{"template":{"metadata":{"annotations":{"test":"`+to+`"}}}}}`)
+}
+
+// patch changes the NodeSet cpu.
+func (c *cluster) patch(kind types.PatchType, patch string) {
+	c.t.Helper()
+	_, err := c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Patch(c.ctx, "cpu", kind, []byte(patch), metav1.PatchOptions{})
+	require.NoError(c.t, err)
+}
+
+func (c *cluster) podUIDs() map[string]types.UID {
+	c.t.Helper()
+	uids := map[string]types.UID{}
+	for name, pod := range c.slurmdPods() {
+		uids[name] = pod.UID
+	}
+	return uids
+}
+
+// waitUpdated waits until the condition Updated says so of the newest spec.
+func (c *cluster) waitUpdated(status metav1.ConditionStatus, reason string) v1alpha1.NodeSetStatus {
+	c.t.Helper()
+	var s v1alpha1.NodeSetStatus
+	c.eventually(fmt.Sprintf("Updated to be %s, %s", status, reason), func() (bool, string) {
+		set := c.nodeSet("cpu")
+		s = set.Status
+		updated := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionUpdated)
+		return updated != nil && updated.ObservedGeneration == set.Generation && updated.Status == status && updated.Reason == reason, fmt.Sprintf("%+v", updated)
+	})
+	return s
+}
+
+// rolls watches a rolling update until it is done: never are more nodes out for it than may be.
+func (c *cluster) rolls(most int, done func() bool) {
+	c.t.Helper()
+	c.within(3*time.Minute, 200*time.Millisecond, "the update", func() (bool, string) {
+		out := []string{}
+		for line := range strings.Lines(c.slurm("scontrol", "--oneliner", "show", "node")) {
+			name, rest, _ := strings.Cut(strings.TrimPrefix(line, "NodeName="), " ")
+			_, state, _ := strings.Cut(rest, " State=")
+			state, _, _ = strings.Cut(state, " ")
+			if strings.Contains(rest, "Reason=slurmtide: update: ") && (strings.Contains(state, "DRAIN") || strings.Contains(state, "POWERING_DOWN")) {
+				out = append(out, name)
+			}
+		}
+		require.LessOrEqual(c.t, len(out), most, "%v", out)
+		s := c.nodeSet("cpu").Status
+		return done(), fmt.Sprintf("%v are out, %d of %d pods outdated", out, s.OutdatedNodes, s.OutdatedNodes+s.UpdatedNodes)
+	})
+}
