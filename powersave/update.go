@@ -58,8 +58,8 @@ const (
 
 // updates is what all rolling updates have in common.
 type updates struct {
-	rolling  []string // NodeSets, by name
-	read     int      // number of the complete read that was acted on last
+	rolling  map[string]bool // NodeSets
+	read     int             // number of the complete read that was acted on last
 	of       map[string]updateState
 	draining []*node // until their jobs have ended; read more often
 }
@@ -76,14 +76,14 @@ func (e *Engine) setUpdates() {
 	if len(u.rolling) > 0 && e.leading {
 		e.reads.wantComplete(e.now) // one may be so no longer
 	}
-	u.rolling = nil
-	for _, name := range slices.Sorted(maps.Keys(e.sets)) {
-		if set := e.sets[name]; set.Rolling != nil && set.Revision != "" {
-			u.rolling = append(u.rolling, name)
+	u.rolling = map[string]bool{}
+	for name, set := range e.sets {
+		if set.Rolling != nil && set.Revision != "" {
+			u.rolling[name] = true
 		}
 	}
 	for _, n := range e.nodes {
-		n.care.replace = n.care.replace && slices.Contains(u.rolling, n.set)
+		n.care.replace = n.care.replace && u.rolling[n.set]
 	}
 	if len(u.rolling) > 0 && e.leading {
 		e.reads.wantComplete(e.now)
@@ -139,11 +139,11 @@ func (e *Engine) keepUpdates() {
 	u.read, u.of, u.draining = e.reads.whole, map[string]updateState{}, nil
 	nodes := map[string][]*node{}
 	for _, n := range e.nodes {
-		if slices.Contains(u.rolling, n.set) {
+		if u.rolling[n.set] {
 			nodes[n.set] = append(nodes[n.set], n)
 		}
 	}
-	for _, name := range u.rolling {
+	for _, name := range slices.Sorted(maps.Keys(u.rolling)) {
 		slices.SortFunc(nodes[name], func(a, b *node) int { return cmp.Compare(a.name, b.name) })
 		e.update(e.sets[name], nodes[name])
 	}
