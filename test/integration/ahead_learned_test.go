@@ -29,7 +29,7 @@ func TestLookAheadLearned(t *testing.T) {
 		c.waitJob(first, "COMPLETED")
 		var lead time.Duration
 		c.eventually("five boots to be known", func() (bool, string) {
-			boots := c.nodeSet("cpu").Status.Boots
+			boots := c.nodeSet().Status.Boots
 			if boots == nil || boots.P95Seconds == "" {
 				return false, fmt.Sprintf("%+v", boots)
 			}

@@ -38,7 +38,7 @@ func TestFloor(t *testing.T) {
 			c.t = t
 			c.kubectlScale(2)
 			c.waitFloor(2, "Held")
-			set := c.nodeSet("cpu")
+			set := c.nodeSet()
 			assert.EqualValues(t, 2, set.Status.Replicas)
 			assert.Equal(t, &v1alpha1.FloorStatus{Wanted: 2, Held: 2}, set.Status.Floor)
 			for _, b := range c.status().Engine.History {
@@ -126,9 +126,10 @@ func (c *cluster) kubectlScale(replicas int) {
 	require.NoError(c.t, err, "%s", out)
 }
 
-func (c *cluster) nodeSet(name string) *v1alpha1.NodeSet {
+// nodeSet is the NodeSet cpu.
+func (c *cluster) nodeSet() *v1alpha1.NodeSet {
 	c.t.Helper()
-	set, err := c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Get(c.ctx, name, metav1.GetOptions{})
+	set, err := c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Get(c.ctx, "cpu", metav1.GetOptions{})
 	require.NoError(c.t, err)
 	return set
 }
@@ -137,7 +138,7 @@ func (c *cluster) nodeSet(name string) *v1alpha1.NodeSet {
 func (c *cluster) waitFloor(held int32, reason string) {
 	c.t.Helper()
 	c.eventually(fmt.Sprintf("floor %d, %s", held, reason), func() (bool, string) {
-		s := c.nodeSet("cpu").Status
+		s := c.nodeSet().Status
 		reached := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionFloorReached)
 		if reached == nil || s.Floor == nil && held > 0 {
 			return false, fmt.Sprintf("%+v", s)

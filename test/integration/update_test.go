@@ -71,12 +71,12 @@ func TestRollingUpdate(t *testing.T) {
 			began, killed := time.Now(), false
 			c.change("four")
 			c.rolls(2, func() bool {
-				if s := c.nodeSet("cpu").Status; s.ReplacingNodes > 0 && s.UpdatedNodes > 0 && !killed {
+				if s := c.nodeSet().Status; s.ReplacingNodes > 0 && s.UpdatedNodes > 0 && !killed {
 					killed = true
 					require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
 				}
 				running := strings.Count(c.slurm("squeue", "--noheader", "--array", "--jobs="+id, "--format=%t"), "\n")
-				s := c.nodeSet("cpu").Status
+				s := c.nodeSet().Status
 				return s.OutdatedNodes == 0 && s.UpdatedNodes == 5 && killed || running == 0
 			})
 			t.Logf("five busy nodes after %s", time.Since(began).Round(time.Second))
@@ -102,7 +102,7 @@ func TestRollingUpdate(t *testing.T) {
 			c.patch(types.MergePatchType, `{"spec":{"replicas":3,"updateStrategy":{"rollingUpdate":{"maxUnavailable":1}}}}`)
 			c.waitFloor(3, "Held")
 			uids := c.podUIDs()
-			image := c.nodeSet("cpu").Spec.Template.Spec.Containers[0].Image
+			image := c.nodeSet().Spec.Template.Spec.Containers[0].Image
 			to := func(image string) {
 				c.patch(types.JSONPatchType, `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"`+image+`"}]`)
 			}
@@ -151,7 +151,7 @@ func (c *cluster) waitUpdated(status metav1.ConditionStatus, reason string) v1al
 	c.t.Helper()
 	var s v1alpha1.NodeSetStatus
 	c.eventually(fmt.Sprintf("Updated to be %s, %s", status, reason), func() (bool, string) {
-		set := c.nodeSet("cpu")
+		set := c.nodeSet()
 		s = set.Status
 		updated := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionUpdated)
 		return updated != nil && updated.ObservedGeneration == set.Generation && updated.Status == status && updated.Reason == reason, fmt.Sprintf("%+v", updated)
@@ -173,7 +173,7 @@ func (c *cluster) rolls(most int, done func() bool) {
 			}
 		}
 		require.LessOrEqual(c.t, len(out), most, "%v", out)
-		s := c.nodeSet("cpu").Status
+		s := c.nodeSet().Status
 		return done(), fmt.Sprintf("%v are out, %d of %d pods outdated", out, s.OutdatedNodes, s.OutdatedNodes+s.UpdatedNodes)
 	})
 }
