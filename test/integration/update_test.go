@@ -60,6 +60,7 @@ func TestRollingUpdate(t *testing.T) {
 			assert.Contains(t, c.slurm("scontrol", "--oneliner", "show", "node", "cpu-3"), "Reason=mine")
 			c.waitUpdated(metav1.ConditionFalse, "Held")
 			c.slurm("scontrol", "update", "nodename=cpu-3", "state=undrain")
+			c.waitJob(c.sbatch("true", "--nodelist=cpu-3"), "COMPLETED") // until then 24.11 keeps the reason (accounting_storage.c clusteracct_storage_g_node_up)
 			c.settled(nodes)
 			c.waitUpdated(metav1.ConditionTrue, "UpToDate")
 		})
