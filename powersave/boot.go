@@ -120,7 +120,9 @@ func (e *Engine) failBoot(n *node) {
 		e.breakers.ProbeGone(*a)
 	}
 	if given == nil {
-		e.part(n)
+		e.part(n, jobs)
+	} else {
+		e.part(n, n.lateComers()) // whom slurmctld has taken off it along with those that are given back
 	}
 	e.dropBoot(n, false)
 	if given != nil {
@@ -160,7 +162,7 @@ func (e *Engine) decideBoot(n *node) {
 			}
 			b.unsure = false
 			if reason, parted := e.parted(n); parted && b.release == nil {
-				e.release(n, Verdict{Trouble: TroubleLost, Reason: reason}, reason, slices.Clone(n.jobs))
+				e.callOff(n, reason)
 			}
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// dismissal is of a node that has registered for a job, and is to be let go since the job is given back: slurmctld powers it down when no
-// job is on it. The reason that goes with it stands until the name is freed, or until the node has its next job (node_mgr.c
+// dismissal is of a node that has registered for a job, and is to be let go since the job is given back, or boots for nobody: slurmctld
+// gives it no job from now on, and powers it down when none is on it and it is up. The reason that goes with it stands until the name is freed, or until the node has its next job (node_mgr.c
 // update_node, make_node_alloc): it keeps nobody off a node that stays.
 type dismissal struct {
 	reason  string
@@ -48,13 +48,15 @@ func (e *Engine) sendDismissals() {
 	e.dismissed = slices.DeleteFunc(e.dismissed, func(n *node) bool {
 		l, state := n.dismissal, n.slurm.State
 		fresh := n.readSince(l.read) && e.now.Sub(n.seenAt) <= actOn
+		idles := n.boot != nil && n.booting(e.now) && state.Any(NodeIdle)
+		known := state.Any(NodePowerDown) && n.slurm.Reason == ReasonPrefix+l.reason // to slurmctld
 		switch {
 		case l.sent:
 			return false
-		case n.missing, n.set == "", fresh && !serving(state), e.putOff(n):
+		case n.missing, n.set == "", fresh && (known || !serving(state) && !idles), e.putOff(n), n.drainedByPeople():
 			n.dismissal, e.tellAgain = nil, true // it goes, or has gone already
 			return true
-		case l.retryAt.After(e.now), n.boot != nil, n.off != nil:
+		case l.retryAt.After(e.now), n.boot != nil && !idles, n.off != nil:
 			return false
 		case n.care.update != nil, n.closing, n.warm.ask == StateRenew: // whose reason must not be written over, or which would take ours back
 			return false
@@ -88,6 +90,9 @@ func (e *Engine) dismissalTaken(n *node, u NodeUpdate, err string) bool {
 		// What Slurm will show from now on; a read under way may not know it yet.
 		n.believe = e.reads.count
 		n.slurm.State |= NodePowerDown
+		if n.boot != nil {
+			e.reads.want(e.now)
+		}
 		return true
 	}
 	e.note(Warn, n, "", u.String()+" failed: "+err)

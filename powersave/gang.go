@@ -46,8 +46,8 @@ func (e *Engine) remember(j Job, r Request) {
 		g.requests = append(g.requests, r.ID)
 	}
 	g.rest = e.restOf(g)
-	if l, ok := e.losses[j.ID]; ok && r.Started.Before(l.at.Add(lostFor)) { // slurmctld may have written the request before
-		g.parted = l.reason
+	if reason := e.lossOf(j, r.Started); reason != "" {
+		g.parted, g.rest = reason, nil
 	}
 	if b := e.backOf(j.ID); b != nil && !b.freed {
 		g.rest = nil
@@ -78,7 +78,7 @@ func (e *Engine) follow(g *gang, b *back) {
 		case r != nil && slices.Contains(r.jobs, g.job):
 		case r != nil:
 			r.jobs = append(slices.Clone(r.jobs), g.job)
-		case others, n.set == "", e.bootsOn(n):
+		case others, n.set == "", e.bootsOn(n), n.drainedByPeople():
 			e.leave(n, g.job)
 		default:
 			e.release(n, b.verdict, backReason(g.job, "", b.verdict), slices.Clone(n.jobs))
@@ -282,7 +282,7 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 			case m == culprit && !others:
 			case m == spared && others:
 				e.release(m, v, why, jobs)
-			case shared, m.set == "", e.bootsOn(m):
+			case shared, m.set == "", e.bootsOn(m), m.drainedByPeople():
 				e.leave(m, id)
 			default:
 				e.release(m, v, why, jobs)
@@ -347,15 +347,16 @@ func (e *Engine) release(n *node, v Verdict, reason string, jobs []uint32) {
 // pursueRelease tells slurmctld, once it has shown just now that no slurmd has registered.
 func (e *Engine) pursueRelease(n *node) {
 	r := n.boot.release
-	if late := n.lateComers(); len(late) > 0 {
-		if !r.culprit && !r.updating && r.tries == 0 { // they may have it
-			n.boot.release, n.boot.problem, n.boot.createTrouble = nil, "", TroubleNone // whose reason the release has written over
-			for _, id := range r.jobs {
-				e.leave(n, id)
-			}
-			e.reads.want(e.pollFor(n))
-			return
+	late := n.lateComers()
+	if (len(late) > 0 || n.drainedByPeople()) && !r.culprit && !r.updating && r.tries == 0 { // they may have it
+		n.boot.release, n.boot.problem, n.boot.createTrouble = nil, "", TroubleNone // whose reason the release has written over
+		for _, id := range r.jobs {
+			e.leave(n, id)
 		}
+		e.reads.want(e.pollFor(n))
+		return
+	}
+	if len(late) > 0 {
 		r.jobs = append(slices.Clone(r.jobs), late...)
 		if a := n.boot.attempt; a != nil && !r.culprit { // nothing is known of its own
 			e.breakers.ProbeGone(*a)
@@ -401,6 +402,7 @@ func (e *Engine) sendReleases() {
 	var updates []NodeUpdate
 	for _, n := range e.releasing {
 		u := NodeUpdate{State: StatePowerDownForce}
+		n.forcedAt = e.now
 		if mayWrite(n.slurm.Reason) || n.slurm.Reason == notResponding { // which a slurmd before it may have left
 			u.Reason = ReasonPrefix + n.boot.release.reason
 		}

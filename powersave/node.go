@@ -39,6 +39,7 @@ type node struct {
 	believe    int    // only reads asked for after this many tell the truth: slurmctld has changed the node since
 	failed     string // how far the boot came that was given up last
 	dismissal  *dismissal
+	forcedAt   time.Time // newest update of sendReleases
 
 	boot *boot
 	off  *off

@@ -14,8 +14,8 @@ type loss struct {
 	at     time.Time
 }
 
-// lostFor is how long the request of a job may be under way. One that was held off starts no sooner again.
-const lostFor = holdFirst
+// lostFor is how much later than a job has lost its nodes a request for it may have been started.
+const lostFor = 10 * time.Second
 
 // loses notes that slurmctld has taken the job off its nodes.
 func (e *Engine) loses(job uint32, reason string) {
@@ -24,6 +24,24 @@ func (e *Engine) loses(job uint32, reason string) {
 	}
 	e.losses[job] = loss{reason: reason, at: e.now}
 }
+
+// lossOf says why the job that a request names may have lost its nodes before the request could be written, "" if nothing is known of that:
+// it was given back, or it was on a node that was given back for another.
+func (e *Engine) lossOf(j Job, started time.Time) string {
+	if l, ok := e.losses[j.ID]; ok && started.Before(l.at.Add(lostFor)) {
+		return l.reason
+	}
+	for name := range j.Nodes.All() {
+		if n := e.nodes[name]; n != nil && n.boot == nil && !n.forcedAt.IsZero() && started.Before(n.forcedAt.Add(lostFor)) {
+			return fmt.Sprintf("job %d has lost %s", j.ID, name)
+		}
+	}
+	return ""
+}
+
+// drainedByPeople says that somebody keeps the node out of use, and why stands on it: slurmctld would forget that with a power-down
+// (power_save.c _do_power_work).
+func (n *node) drainedByPeople() bool { return n.slurm.State.Any(judged) && !mayWrite(n.slurm.Reason) }
 
 // leave makes the job wait no longer for the node, whose boot goes on.
 func (e *Engine) leave(n *node, job uint32) {
@@ -51,28 +69,33 @@ func (e *Engine) hasLeft(n *node, job uint32, asked time.Time) bool {
 	return (b == nil || b.freed) && n.boot.parted != "" && n.boot.left[job].After(asked)
 }
 
-// part notes that slurmctld has taken n, which has not come up, from the jobs that wait for it. They have left their other nodes, too:
-// those that are idle are let go, and the rest when Slurm shows that nobody else has them. That is how the work of a bridge is finished that ended while it
-// gave a job back.
-func (e *Engine) part(n *node) {
-	for _, id := range n.jobs {
-		g := e.gangs[id]
-		if g == nil || e.sets[n.set].Strategy == BestEffort {
-			continue
+// part notes that slurmctld has taken n, which has not come up, from the jobs that waited for it. They have left their other nodes, too:
+// those that are idle are let go, and the rest as Slurm shows that nobody has it. That is how the work of a bridge is finished that ended
+// while it gave a job back.
+func (e *Engine) part(n *node, jobs []uint32) {
+	if e.sets[n.set].Strategy == BestEffort {
+		return
+	}
+	for _, id := range e.withSiblings(jobs) {
+		if g := e.gangs[id]; g != nil {
+			g.parted = fmt.Sprintf("job %d given back: %s did not boot", id, n.name)
+			g.up = slices.DeleteFunc(g.up, func(name string) bool { return !e.nodes[name].slurm.State.Any(NodeIdle) })
+			e.powerDown(g, g.parted)
 		}
-		g.parted = fmt.Sprintf("job %d given back: %s did not boot", id, n.name)
-		g.up = slices.DeleteFunc(g.up, func(name string) bool { return !e.nodes[name].slurm.State.Any(NodeIdle) })
-		e.powerDown(g, g.parted)
 	}
 }
 
 // parted says that n, idle as Slurm shows it, is powered up, or has just come up, only for jobs that have parted, and why.
 func (e *Engine) parted(n *node) (reason string, parted bool) {
-	if n.set == "" || !n.slurm.State.Any(NodeIdle) || e.sets[n.set].Strategy == BestEffort {
+	b := n.boot
+	if n.set == "" || !n.slurm.State.Any(NodeIdle) || n.drainedByPeople() || e.sets[n.set].Strategy == BestEffort {
 		return "", false
 	}
-	if b := n.boot; b != nil && len(n.jobs) == 0 {
-		return b.parted, b.parted != "" && b.requests[len(b.requests)-1].names(n.name) // else it was powered up by hand since
+	if last := len(b.requests) - 1; last >= 0 && !b.requests[last].names(n.name) {
+		return "", false // it was powered up for nobody since
+	}
+	if len(n.jobs) == 0 {
+		return b.parted, b.parted != ""
 	}
 	for _, id := range n.jobs {
 		g := e.gangs[id]
@@ -82,4 +105,15 @@ func (e *Engine) parted(n *node) (reason string, parted bool) {
 		reason = g.parted
 	}
 	return reason, reason != ""
+}
+
+// callOff ends a boot that is for nobody any more. slurmctld may be giving the node to somebody just now: it is told first to give it to
+// nobody, and only when it shows that nobody has got it before that, the node is given back.
+func (e *Engine) callOff(n *node, reason string) {
+	switch {
+	case !n.slurm.State.Any(NodePowerDown):
+		e.letGo(n, reason)
+	case n.readSince(n.believe):
+		e.release(n, Verdict{Trouble: TroubleLost, Reason: reason}, reason, slices.Clone(n.jobs))
+	}
 }
