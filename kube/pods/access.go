@@ -27,9 +27,10 @@ func Rights() []Right {
 		{Group: v1alpha1.GroupName, Resource: "nodesets", Verbs: []string{"list", "watch"}},
 		{Group: v1alpha1.GroupName, Resource: "nodesets", Subresource: "status", Verbs: []string{"patch"}},
 		{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
-		{Resource: eventResource, Verbs: []string{"list", "watch"}},                                    // Run works without, and then knows less of why a pod does not start
-		{Group: "policy", Resource: "poddisruptionbudgets", Verbs: []string{"create", "get", "patch"}}, // the same
-		{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}}, // without it the bridge carries out requests, but does not reconcile
+		{Resource: eventResource, Verbs: []string{"list", "watch"}},                                            // Run works without, and then knows less of why a pod does not start
+		{Group: "policy", Resource: "poddisruptionbudgets", Verbs: []string{"create", "get", "patch"}},         // the same
+		{Group: "apps", Resource: "controllerrevisions", Verbs: []string{"create", "delete", "list", "patch"}}, // the same
+		{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}},         // without it the bridge carries out requests, but does not reconcile
 	}
 }
 

@@ -59,15 +59,16 @@ type Client struct {
 	opts      Options
 	log       *slog.Logger
 
-	mu       sync.Mutex
-	running  bool
-	nodeSets cache.Store // of *v1alpha1.NodeSet; nil until they have been read
-	written  map[string]statusKey
-	left     map[string]*v1alpha1.NodeSet // with the status that we wrote last, or found to be right
-	budgets  map[string]budgetMade        // by NodeSet
-	unseen   map[string]unseenPod         // by node
-	health   Health
-	recorder events.EventRecorder // nil unless Run
+	mu        sync.Mutex
+	running   bool
+	nodeSets  cache.Store // of *v1alpha1.NodeSet; nil until they have been read
+	written   map[string]statusKey
+	left      map[string]*v1alpha1.NodeSet // with the status that we wrote last, or found to be right
+	budgets   map[string]budgetMade        // by NodeSet
+	histories map[string]historyKept       // the same
+	unseen    map[string]unseenPod         // by node
+	health    Health
+	recorder  events.EventRecorder // nil unless Run
 }
 
 // New returns a Client for the NodeSets of a Slurm cluster in a namespace. It makes no request yet.
@@ -119,10 +120,11 @@ func newClient(kube kubernetes.Interface, tide versioned.Interface, namespace, c
 	}
 	return &Client{
 		kube: kube, tide: tide, namespace: namespace, opts: o, log: o.Log,
-		written: map[string]statusKey{},
-		left:    map[string]*v1alpha1.NodeSet{},
-		budgets: map[string]budgetMade{},
-		unseen:  map[string]unseenPod{},
+		written:   map[string]statusKey{},
+		left:      map[string]*v1alpha1.NodeSet{},
+		budgets:   map[string]budgetMade{},
+		histories: map[string]historyKept{},
+		unseen:    map[string]unseenPod{},
 	}
 }
 

@@ -312,6 +312,7 @@ func TestCheckAccess(t *testing.T) {
 		"create poddisruptionbudgets.policy": true, "get poddisruptionbudgets.policy": true, "patch poddisruptionbudgets.policy": true,
 		"list nodesets.slurmtide.io": true, "watch nodesets.slurmtide.io": true, "patch nodesets.slurmtide.io/status": true,
 		"create events.events.k8s.io": true, "patch events.events.k8s.io": true, "list events": true, "watch events": true,
+		"create controllerrevisions.apps": true, "delete controllerrevisions.apps": true, "list controllerrevisions.apps": true, "patch controllerrevisions.apps": true,
 		"create leases.coordination.k8s.io": true, "get leases.coordination.k8s.io": true, "update leases.coordination.k8s.io": true,
 	}, asked)
 

@@ -51,6 +51,7 @@ func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCount
 		return nil
 	}
 	counts.Generation = cmp.Or(counts.Generation, ns.Generation)
+	c.keepHistory(ctx, ns, counts.Update)
 	key := statusKey{uid: ns.UID, counts: counts}
 	c.mu.Lock()
 	unchanged := reflect.DeepEqual(c.written[counts.Name], key)

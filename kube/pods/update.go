@@ -21,15 +21,20 @@ const defaultMaxUnavailable = "25%"
 // revision names what a NodeSet's pods are made from: the template and the shape. What else is in a pod is its own boot's (job, offering), or
 // the bridge's (--conf-server).
 func revision(spec *v1alpha1.NodeSetSpec) string {
-	text, err := json.Marshal(struct {
-		Template any            `json:"template"`
-		Shape    v1alpha1.Shape `json:"shape"`
-	}{spec.Template, spec.Shape})
+	text, err := madeFrom(spec)
 	if err != nil { // of what the API server has sent as JSON
 		return ""
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:5])
+}
+
+// madeFrom is what pods are made from, as JSON.
+func madeFrom(spec *v1alpha1.NodeSetSpec) ([]byte, error) {
+	return json.Marshal(struct {
+		Template any            `json:"template"`
+		Shape    v1alpha1.Shape `json:"shape"`
+	}{spec.Template, spec.Shape})
 }
 
 // rolling is how outdated pods are replaced; nil: they are not.

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -121,6 +123,30 @@ func TestRollingUpdate(t *testing.T) {
 			c.waitUpdated(metav1.ConditionTrue, "UpToDate")
 			c.waitFloor(3, "Held")
 			c.waitNodes(nodes, 0, powersave.NodeDrain)
+		})
+		t.Run("a former revision", func(t *testing.T) {
+			c.t = t
+			history, err := c.kube.AppsV1().ControllerRevisions(c.ns).List(c.ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelNodeSet + "=cpu"})
+			require.NoError(t, err)
+			var former *appsv1.ControllerRevision
+			var data struct{ Template, Shape json.RawMessage }
+			for i := range history.Items {
+				if r := &history.Items[i]; strings.Contains(string(r.Data.Raw), `"test":"three"`) {
+					former = r
+					require.NoError(t, json.Unmarshal(r.Data.Raw, &data))
+				}
+			}
+			require.NotNil(t, former, "%d revisions are kept", len(history.Items))
+			c.patch(types.JSONPatchType, fmt.Sprintf(`[{"op":"replace","path":"/spec/template","value":%s},{"op":"replace","path":"/spec/shape","value":%s}]`, data.Template, data.Shape))
+			s := c.waitUpdated(metav1.ConditionTrue, "UpToDate")
+			assert.Equal(t, former.Labels[v1alpha1.LabelRevision], s.UpdateRevision)
+			c.waitFloor(3, "Held")
+			for name, pod := range c.slurmdPods() {
+				assert.Equal(t, "three", pod.Annotations["test"], name)
+			}
+			now, err := c.kube.AppsV1().ControllerRevisions(c.ns).Get(c.ctx, former.Name, metav1.GetOptions{})
+			require.NoError(t, err)
+			assert.Greater(t, now.Revision, former.Revision)
 		})
 	})
 }

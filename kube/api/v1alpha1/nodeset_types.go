@@ -158,6 +158,14 @@ type NodeSetSpec struct {
 	// +optional
 	UpdateStrategy *UpdateStrategy `json:"updateStrategy,omitempty"`
 
+	// How many old revisions of template and shape are kept as ControllerRevisions, beside the newest and the one that most other pods are of (mode Cloud).
+	//
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
+
 	// Alternatives for the same shape, tried in order: on-demand, spot, another zone.
 	//
 	// +optional
