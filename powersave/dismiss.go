@@ -37,6 +37,9 @@ func (e *Engine) powerDown(g *gang, reason string) {
 func (e *Engine) letGo(n *node, reason string) {
 	if n.dismissal == nil {
 		n.dismissal = &dismissal{reason: reason}
+		if n.drainedByPeople() { // or was: Slurm is to show it
+			n.dismissal.read = e.reads.count
+		}
 		e.dismissed = append(e.dismissed, n)
 	}
 }
@@ -53,7 +56,7 @@ func (e *Engine) sendDismissals() {
 		switch {
 		case l.sent:
 			return false
-		case n.missing, n.set == "", fresh && (known || !serving(state) && !idles), e.putOff(n), n.drainedByPeople():
+		case n.missing, n.set == "", fresh && (known || !serving(state) && !idles || n.drainedByPeople()), e.putOff(n):
 			n.dismissal, e.tellAgain = nil, true // it goes, or has gone already
 			return true
 		case l.retryAt.After(e.now), n.boot != nil && !idles, n.off != nil:

@@ -78,7 +78,7 @@ func (e *Engine) follow(g *gang, b *back) {
 		case r != nil && slices.Contains(r.jobs, g.job):
 		case r != nil:
 			r.jobs = append(slices.Clone(r.jobs), g.job)
-		case others, n.set == "", e.bootsOn(n), n.drainedByPeople():
+		case others, n.set == "", e.bootsOn(n):
 			e.leave(n, g.job)
 		default:
 			e.release(n, b.verdict, backReason(g.job, "", b.verdict), slices.Clone(n.jobs))
@@ -282,7 +282,7 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 			case m == culprit && !others:
 			case m == spared && others:
 				e.release(m, v, why, jobs)
-			case shared, m.set == "", e.bootsOn(m), m.drainedByPeople():
+			case shared, m.set == "", e.bootsOn(m):
 				e.leave(m, id)
 			default:
 				e.release(m, v, why, jobs)
@@ -348,7 +348,8 @@ func (e *Engine) release(n *node, v Verdict, reason string, jobs []uint32) {
 func (e *Engine) pursueRelease(n *node) {
 	r := n.boot.release
 	late := n.lateComers()
-	if (len(late) > 0 || n.drainedByPeople()) && !r.culprit && !r.updating && r.tries == 0 { // they may have it
+	drained := n.booting(e.now) && n.drainedByPeople()
+	if (len(late) > 0 || drained) && !r.culprit && !r.updating && r.tries == 0 { // they may have it
 		n.boot.release, n.boot.problem, n.boot.createTrouble = nil, "", TroubleNone // whose reason the release has written over
 		for _, id := range r.jobs {
 			e.leave(n, id)
