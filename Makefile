@@ -6,6 +6,9 @@ GO       ?= go
 LDFLAGS  := -s -w -X main.version=$(VERSION)
 PROGRAMS := resume suspend resume-fail start-gate
 
+# So that what was compiled, vetted and linted in one clone need not be in the next.
+export GOFLAGS ?= -trimpath
+
 # Where built tools, images and clusters live; outside the tree.
 export SLURMTIDE_CACHE ?= $(HOME)/.cache/slurmtide
 
