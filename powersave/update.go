@@ -251,15 +251,14 @@ func (e *Engine) updateCounts(counts map[string]*NodeSetCounts) {
 	if !e.podsRead {
 		return
 	}
-	old := map[string]map[string]int{} // pods by NodeSet and revision
+	old := map[string]map[string]int{} // outdated pods by NodeSet and revision
 	for name, c := range counts {
 		if set := e.sets[name]; set.Revision != "" {
 			c.Update = &UpdateCounts{Revision: set.Revision, Current: set.Revision}
-			old[name] = map[string]int{}
 		}
 	}
 	for _, n := range e.nodes {
-		if old[n.set] == nil || n.pod == nil || n.pod.Phase == PodFailed || n.pod.Phase == PodTerminating {
+		if n.pod == nil || counts[n.set] == nil || counts[n.set].Update == nil || n.pod.Phase == PodFailed || n.pod.Phase == PodTerminating {
 			continue
 		}
 		c := counts[n.set].Update
@@ -268,6 +267,9 @@ func (e *Engine) updateCounts(counts map[string]*NodeSetCounts) {
 			continue
 		}
 		c.Outdated++
+		if old[n.set] == nil {
+			old[n.set] = map[string]int{}
+		}
 		old[n.set][n.pod.Revision]++
 		if n.takenOut() {
 			c.Replacing++
@@ -283,9 +285,10 @@ func (e *Engine) updateCounts(counts map[string]*NodeSetCounts) {
 		}
 		state, known := e.updates.of[name]
 		switch {
-		case c.Outdated == 0:
 		case e.sets[name].Rolling == nil:
 			c.Why, c.Text = UpdateOnDelete, "they are replaced when Slurm has powered their nodes down"
+		case !e.leading:
+			c.Why, c.Text = UpdateReplacing, "the bridge that leads sees to it"
 		case stale != "" || !known || state.why == UpdateDone:
 			c.Why, c.Text = UpdateUnread, cmp.Or(stale, "Slurm has not been read since")
 		default:
