@@ -159,6 +159,12 @@ func (n *node) stand() standing {
 	return standsOut
 }
 
+// on says that slurmctld shows the node up, or will power it up: a power-down that is under way takes nothing of that back (node_mgr.c update_node).
+func (n *node) on() bool {
+	state := n.slurm.State
+	return n.read > 0 && !n.missing && !state.Any(NodeFuture) && (!state.Any(NodePoweredDown) || state.Any(NodePowerUp|NodeAllocated|NodeMixed))
+}
+
 // boots says that a node that stands up has yet to serve.
 func (n *node) boots() bool { return n.boot != nil || !serving(n.slurm.State) }
 
@@ -345,7 +351,7 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 	keep := capped(f.want)
 	for _, n := range nodes {
 		stand := n.stand()
-		if n.read > 0 && !n.missing && !n.slurm.State.Any(NodePoweredDown|NodeFuture) || stand == standsUp {
+		if n.on() || stand == standsUp {
 			on++
 		}
 		switch stand {
