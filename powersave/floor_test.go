@@ -2,7 +2,6 @@ package powersave_test
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"testing"
 	"time"
@@ -27,11 +26,12 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 		powersave.NodeIdle | powersave.NodeCloud | powersave.NodeDrain, powersave.NodeDown | powersave.NodeCloud,
 		powersave.NodeIdle | powersave.NodeCloud | powersave.NodeNotResponding, powersave.NodeIdle | powersave.NodeCloud | powersave.NodeMaintenance,
 	}
+	changes := map[powersave.StateChange]powersave.NodeState{powersave.StatePowerUp: powersave.NodePowerUp, powersave.StatePowerDown: powersave.NodePowerDown}
 	counts := map[powersave.StateChange]int{}
 	property := func(t *rapid.T) {
 		e := powersave.New(powersave.Config{Alone: true})
 		now := epoch
-		shown := map[string]powersave.SlurmNode{}
+		shown := map[string]powersave.SlurmNode{} // what is known: by the newest read, and what was done since it was asked for
 		wish, wishUntil := 0, epoch
 		floor, most, lowered := 0, 0, 0 // lowered: by how much, since all was powered down for it
 		keep := func() int {
@@ -46,7 +46,8 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 		}
 		var pending []powersave.NodeUpdate
 		reading := false
-		leaving := map[string]int{} // nodes that are being powered down, with the reads to come that are older than that
+		asked := map[string]powersave.StateChange{} // of nodes, and not answered yet
+		stale := map[string]bool{}                  // the read under way was asked for before they were changed
 		step := func(ev powersave.Event) {
 			for _, a := range e.Step(now, ev) {
 				switch a := a.(type) {
@@ -65,10 +66,10 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 						ahead = 0
 					}
 					for name, s := range shown {
-						if !s.State.Any(powersave.NodePoweredDown) || s.State.Any(powersave.NodePowerUp|powersave.NodeAllocated|powersave.NodeMixed) {
+						if asked[name] == powersave.StatePowerUp || !s.State.Any(powersave.NodePoweredDown) || s.State.Any(powersave.NodePowerUp|powersave.NodeAllocated|powersave.NodeMixed) {
 							on++
 						}
-						if _, leaves := leaving[name]; !leaves && s.State.Any(powersave.NodeAllocated|powersave.NodeMixed) {
+						if asked[name] != powersave.StatePowerDown && !s.State.Any(powersave.NodePowerDown) && s.State.Any(powersave.NodeAllocated|powersave.NodeMixed) {
 							busy++
 							if !s.State.Any(powersave.NodePoweredDown) {
 								serve++
@@ -76,6 +77,7 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 						}
 					}
 					for _, n := range u.Nodes {
+						require.Empty(t, asked[n], "%s %s", u.State, n)
 						s := shown[n]
 						switch u.State {
 						case powersave.StatePowerUp:
@@ -84,7 +86,6 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 						case powersave.StatePowerDown:
 							require.True(t, s.PlainlyIdle() && !s.State.Any(powersave.NodePlanned), "power down %s: %s", n, s.State)
 							lowered--
-							leaving[n] = math.MaxInt
 						default:
 							require.True(t, s.PlainlyIdle(), "renew %s: %s", n, s.State)
 						}
@@ -97,6 +98,9 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 						require.GreaterOrEqual(t, lowered, 0, "only what was lowered is powered down")
 					default:
 						require.LessOrEqual(t, len(u.Nodes), max(keep()-serve, 0)+ahead)
+					}
+					for _, n := range u.Nodes {
+						asked[n] = u.State
 					}
 				}
 			}
@@ -126,12 +130,15 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 				u := pending[0]
 				pending = slices.Delete(pending, 0, 1)
 				err := rapid.SampledFrom([]string{"", "", "no"}).Draw(t, "err")
-				if u.State == powersave.StatePowerDown {
-					if err != "" {
-						lowered += len(u.Nodes)
-					}
-					for _, n := range u.Nodes {
-						leaving[n] = map[bool]int{true: 1, false: 0}[reading]
+				if u.State == powersave.StatePowerDown && err != "" {
+					lowered += len(u.Nodes)
+				}
+				for _, n := range u.Nodes {
+					delete(asked, n)
+					if change := changes[u.State]; change != 0 && err == "" {
+						s := shown[n]
+						s.State |= change
+						shown[n], stale[n] = s, reading
 					}
 				}
 				step(powersave.NodesUpdated{Update: u, Err: err})
@@ -141,20 +148,20 @@ func TestFloorAsksForWhatIsFit(t *testing.T) {
 					continue
 				}
 				reading = false
-				for n, older := range leaving {
-					if leaving[n] = older - 1; older <= 0 {
-						delete(leaving, n)
-					}
-				}
 				read := powersave.SlurmRead{Complete: true}
 				for _, n := range names {
-					if _, seen := shown[n]; !seen || rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "changes") {
-						shown[n] = powersave.SlurmNode{
+					s, seen := shown[n]
+					if !seen || stale[n] || rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "changes") {
+						s = powersave.SlurmNode{
 							Name: n, State: rapid.SampledFrom(states).Draw(t, n), Reason: rapid.SampledFrom([]string{"", "", "", "", "mine"}).Draw(t, "reason"),
 						}
 					}
-					read.Nodes = append(read.Nodes, shown[n])
+					if !stale[n] {
+						shown[n] = s
+					}
+					read.Nodes = append(read.Nodes, s)
 				}
+				clear(stale)
 				step(read)
 			}
 		}
