@@ -175,6 +175,7 @@ func (e *Engine) decideSettled(n *node) {
 		n.boot = &boot{generation: n.pod.Generation, accepted: e.now, read: n.read - 1, foreign: n.pod.Request != ""}
 		n.boot.times.Requested, n.boot.times.Accepted = n.pod.Created, e.now
 		e.activate(n)
+		e.joinGates()
 		e.decideBoot(n)
 	case !n.strayOK:
 		if n.missing && n.stray() {
@@ -191,6 +192,7 @@ func (e *Engine) decideSettled(n *node) {
 		n.boot = &boot{generation: n.readAt.UnixNano(), accepted: e.now, read: n.read - 1}
 		n.boot.times.Requested, n.boot.times.Accepted = e.now, e.now
 		e.activate(n)
+		e.joinGates()
 		e.decideBoot(n)
 	default:
 		shown := "a node that Slurm shows as " + state.String()

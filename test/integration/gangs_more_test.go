@@ -26,7 +26,7 @@ import (
 func withMoreGangs(o stack.Options) stack.Options {
 	o.ExtraConf = append(o.ExtraConf, "SlurmdParameters=shutdown_on_reboot", "MinJobAge=3600")
 	o.NodeLines = append(o.NodeLines,
-		"NodeName=wide-[0-2],greedy-[0-3],best-[0-3],near-[0-2] CPUs=2 RealMemory=400 State=CLOUD",
+		"NodeName=wide-[0-2],greedy-[0-3],best-[0-3],near-[0-2],conf-[0-1],crash-[0-1] CPUs=2 RealMemory=400 State=CLOUD",
 		"NodeName=big-0 CPUs=2 RealMemory=9999999 State=CLOUD", "NodeName=few-0 CPUs=512 RealMemory=400 State=CLOUD",
 		"NodeName=gpu-[0-1] CPUs=2 RealMemory=400 Gres=gpu:h100:2 State=CLOUD")
 	o.GresLines = []string{ // gpu-1 finds one of two
@@ -34,7 +34,7 @@ func withMoreGangs(o stack.Options) stack.Options {
 		"NodeName=gpu-1 Name=gpu Type=h100 File=/dev/null Flags=nvidia_gpu_env",
 	}
 	o.PartitionLines = append(o.PartitionLines, "PartitionName=wide Nodes=wide-[0-2]", "PartitionName=greedy Nodes=greedy-[0-3]",
-		"PartitionName=best Nodes=best-[0-3] SuspendTime=15", "PartitionName=near Nodes=near-[0-2]",
+		"PartitionName=best Nodes=best-[0-3] SuspendTime=15", "PartitionName=near Nodes=near-[0-2]", "PartitionName=conf Nodes=conf-[0-1]", "PartitionName=crash Nodes=crash-[0-1]",
 		"PartitionName=odd Nodes=big-0,few-0,gpu-[0-1] SuspendTime=10")
 	return o
 }
@@ -144,6 +144,40 @@ func moreGangs(t *testing.T, c *cluster) {
 
 		c.again("best", 4, younger)
 		c.settled("best-[0-3]", older)
+	})
+	t.Run("a Secret that is not there, then is", func(t *testing.T) {
+		c.t = t
+		set := c.build(nodeSet{name: "conf", nodes: "conf-[0-1]", boot: v1alpha1.BootPolicy{UnschedulableGrace: &metav1.Duration{Duration: 2 * time.Second}}})
+		set.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "late"}}}}
+		c.create(set)
+		id := c.sbatch("sleep 1", "-N2", "-p", "conf")
+		assert.Regexp(t, `^slurmtide: config: .*secret "late" not found`, c.givenBack(id, "conf-[0-1]"))
+		c.reasonsGiven("conf-[0-1]")
+		c.failedEvent("conf", id)
+		c.waitZero("conf-[0-1]")
+		c.condition("conf", v1alpha1.ConditionBootsHealthy, metav1.ConditionFalse)
+
+		_, err := c.kube.CoreV1().Secrets(c.ns).Create(c.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		c.changeNodeSet("conf", func(s *v1alpha1.NodeSetSpec) { s.Template.Annotations = map[string]string{"example.com/try": "again"} })
+		c.slurm("scontrol", "update", "jobid="+id, "StartTime=now")
+		c.waitJob(id, "COMPLETED")
+		c.settled("conf-[0-1]")
+	})
+	t.Run("a container that ends", func(t *testing.T) {
+		c.t = t
+		set := c.build(nodeSet{name: "crash", nodes: "crash-[0-1]"})
+		set.Spec.Template.Spec.Containers[0].Command = []string{"/bin/sh", "-c", "echo no such luck >&2; exit 3"}
+		c.create(set)
+		id := c.sbatch("sleep 1", "-N2", "-p", "crash")
+		assert.Regexp(t, "^slurmtide: crash: ", c.givenBack(id, "crash-[0-1]"))
+		c.reasonsGiven("crash-[0-1]")
+		c.failedEvent("crash", id)
+		c.waitZero("crash-[0-1]")
+		c.changeNodeSet("crash", func(s *v1alpha1.NodeSetSpec) { s.Template.Spec.Containers[0].Command = nil })
+		c.slurm("scontrol", "update", "jobid="+id, "StartTime=now")
+		c.waitJob(id, "COMPLETED")
+		c.settled("crash-[0-1]")
 	})
 	t.Run("slurmd finds less than slurm.conf says", func(t *testing.T) {
 		c.t = t

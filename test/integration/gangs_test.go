@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -56,20 +57,11 @@ func TestGangs(t *testing.T) {
 			assert.Less(t, took, time.Minute, "ResumeTimeout is five")
 			assert.Equal(t, "PENDING", c.jobField(id, "JobState"))
 			c.reasonsGiven("narrow-[0-2]")
+			c.failedEvent("narrow", id)
 			c.waitZero("narrow-[0-3]")
 			c.eventually("the NodeSet to be out of Slurm's choice", func() (bool, string) {
 				node := c.slurm("scontrol", "--oneliner", "show", "node", "narrow-3")
 				return strings.Contains(node, "DRAIN") && strings.Contains(node, "slurmtide: closed: capacity"), node
-			})
-			c.eventually("the event", func() (bool, string) {
-				events, err := c.kube.EventsV1().Events(c.ns).List(c.ctx, metav1.ListOptions{FieldSelector: "reason=BootFailed"})
-				require.NoError(t, err)
-				for _, e := range events.Items {
-					if e.Regarding.Kind == "NodeSet" && e.Regarding.Name == "narrow" && strings.Contains(e.Note, "jobs given back: "+id) {
-						return true, ""
-					}
-				}
-				return false, ""
 			})
 			c.condition("narrow", v1alpha1.ConditionCapacityAvailable, metav1.ConditionFalse)
 			whileClosed(t, c)
@@ -85,6 +77,8 @@ func TestGangs(t *testing.T) {
 			c.t = t
 			id := c.sbatch("sleep 1", "-N2", "-p", "bad")
 			assert.Contains(t, c.givenBack(id, "bad-[0-1]"), "slurmtide: image: ")
+			c.reasonsGiven("bad-[0-1]")
+			c.failedEvent("bad", id)
 			c.waitZero("bad-[0-1]")
 			c.condition("bad", v1alpha1.ConditionBootsHealthy, metav1.ConditionFalse)
 			c.changeNodeSet("bad", func(s *v1alpha1.NodeSetSpec) {
@@ -100,6 +94,8 @@ func TestGangs(t *testing.T) {
 			id := c.sbatch("sleep 1", "-N2", "-p", "full", "--no-requeue")
 			c.waitJob(id, "NODE_FAIL")
 			assert.Contains(t, c.jobField(id, "AdminComment")+c.slurm("scontrol", "--oneliner", "show", "job", id), "slurmtide: quota: ")
+			c.reasonsGiven("full-[0-1]")
+			c.failedEvent("full", id)
 			c.waitZero("full-[0-1]")
 			require.NoError(t, c.kube.CoreV1().ResourceQuotas(c.ns).Delete(c.ctx, "critical", metav1.DeleteOptions{}))
 			id = c.sbatch("sleep 1", "-N2", "-p", "full")
@@ -110,6 +106,21 @@ func TestGangs(t *testing.T) {
 			c.condition("full", v1alpha1.ConditionCapacityAvailable, metav1.ConditionTrue)
 		})
 		moreGangs(t, c)
+	})
+}
+
+// failedEvent waits for the Event of the NodeSet that says that the job was given back.
+func (c *cluster) failedEvent(nodeSet, id string) {
+	c.t.Helper()
+	c.eventually("the event", func() (bool, string) {
+		events, err := c.kube.EventsV1().Events(c.ns).List(c.ctx, metav1.ListOptions{FieldSelector: "reason=BootFailed"})
+		require.NoError(c.t, err)
+		for _, e := range events.Items {
+			if e.Regarding.Kind == "NodeSet" && e.Regarding.Name == nodeSet && strings.Contains(e.Note, "jobs given back: "+id) {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(len(events.Items), " others")
 	})
 }
 
