@@ -379,7 +379,11 @@ func (w *world) listAgain() {
 	life := w.life
 	for _, gone := range w.unseen {
 		w.after(5*time.Second+w.some(5*time.Second, watchGap, 2), func() {
-			if life == w.life {
+			switch {
+			case life != w.life:
+			case !w.listed: // broken again: it looks later
+				w.unseen = append(w.unseen, gone)
+			default:
 				w.deliver(gone)
 			}
 		})
