@@ -174,7 +174,9 @@ func moreGangs(t *testing.T, c *cluster) {
 		c.reasonsGiven("crash-[0-1]")
 		c.failedEvent("crash", id)
 		c.waitZero("crash-[0-1]")
-		c.changeNodeSet("crash", func(s *v1alpha1.NodeSetSpec) { s.Template.Spec.Containers[0].Command = nil })
+		c.changeNodeSet("crash", func(s *v1alpha1.NodeSetSpec) {
+			s.Template = c.build(nodeSet{name: "crash", nodes: "crash-[0-1]"}).Spec.Template
+		})
 		c.slurm("scontrol", "update", "jobid="+id, "StartTime=now")
 		c.waitJob(id, "COMPLETED")
 		c.settled("crash-[0-1]")
