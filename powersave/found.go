@@ -62,6 +62,7 @@ func (e *Engine) backsRead(ev BacksRead) {
 			})
 		}
 		why := fmt.Sprintf("job %d was given back", j.Job)
+		e.loses(j.Job, why)
 		if g := e.gangs[j.Job]; g != nil && g.parted == "" { // its request is not finished: what comes up for it is idle
 			g.parted = why
 		}
