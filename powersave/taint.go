@@ -53,7 +53,8 @@ func (e *Engine) blame(n *node) {
 	}
 	if serving(state) && !state.Any(judged) {
 		c.note, c.early = reason, "" // and no verdict
-		if !state.Any(NodeInvalidReg) {
+		// A node that was let go while it booted shows no power change any more, either: slurmd tells who it is when it registers.
+		if !state.Any(NodeInvalidReg) && n.slurm.InstanceID == n.pod.UID {
 			c.sound = n.pod.UID
 		}
 		return

@@ -11,6 +11,7 @@ import (
 
 const (
 	badReason   = "NHC: GPU Xid 79"
+	shortReason = "gres/gpu count reported lower than configured (0 < 1)" // slurmctld's own
 	panicReason = "kernel panic"
 )
 
@@ -31,6 +32,8 @@ type finding struct {
 	done  bool
 	heard int  // the bridge's life that knows so
 	over  bool // it cannot be seen any more
+
+	reason string
 }
 
 // mark is a verdict that stands on a host.
@@ -58,7 +61,7 @@ func (w *world) findBad(n *node, drain bool, later func(func())) {
 		n.drained = w.now
 	}
 	if p := w.pods[n.index]; p != nil && p.host && p.alive() && n.ours() && n.serves() && n.uid == p.UID && !n.down {
-		w.findings = append(w.findings, &finding{at: w.now, n: n, p: p, drain: drain, loose: before || n.down})
+		w.findings = append(w.findings, &finding{at: w.now, n: n, p: p, drain: drain, loose: before || n.down, reason: badReason})
 	} else {
 		n.earlyBad = w.now
 	}
@@ -68,6 +71,13 @@ func (w *world) findBad(n *node, drain bool, later func(func())) {
 		}
 		n.unsay(badReason, w.now)
 	})
+}
+
+// findShort notes that slurmctld has refused a slurmd that it took before: its host has less than it had.
+func (w *world) findShort(n *node, uid string) {
+	if p := w.pods[n.index]; p != nil && p.UID == uid && p.taken {
+		w.findings = append(w.findings, &finding{at: w.now, n: n, p: p, loose: true, reason: shortReason})
+	}
 }
 
 // unsay takes a reason back, and not what others have added.
@@ -100,7 +110,7 @@ func (w *world) mark(a powersave.TaintHost, life int) {
 		}
 		if answer.Err == "" {
 			for _, v := range w.findings {
-				if v.p.UID == a.UID {
+				if v.p.UID == a.UID && strings.Contains(a.Reason, v.reason) {
 					v.done, v.heard = true, life
 				}
 			}
@@ -149,7 +159,7 @@ func (w *world) mayMark(a powersave.TaintHost) {
 	mk := mark{a.UID, a.Reason}
 	var of *finding
 	for _, v := range w.findings {
-		if v.p.UID != a.UID || v.p.Host != a.Host {
+		if v.p.UID != a.UID || v.p.Host != a.Host || !strings.Contains(a.Reason, v.reason) {
 			continue
 		}
 		// Somebody else may have drained the node before the bridge saw the note, or it was powered down.
@@ -161,7 +171,7 @@ func (w *world) mayMark(a powersave.TaintHost) {
 	switch {
 	case of == nil && strings.Contains(a.Reason, badReason) && !n.earlyBad.IsZero() && (w.rough.After(n.earlyBad) || n.since.Sub(n.earlyBad) < prompt/2):
 		return // it may have been found just after slurmd registered
-	case of == nil || !strings.Contains(a.Reason, badReason):
+	case of == nil:
 		w.breaks("marks a host that nobody found bad", "%s for %s: %q", a.Host, a.Node, a.Reason)
 		return
 	case n.blamed == mk && n.blamedLife == w.life && of.heard == w.life:

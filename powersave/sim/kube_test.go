@@ -28,6 +28,7 @@ type pod struct {
 	life      int  // of the bridge that made it
 	born      time.Time
 	started   time.Time // of slurmd
+	taken     bool      // slurmctld has taken its registration
 	lost      bool      // who asked for it was told that it failed
 	booked    bool      // its room was made for it
 	troubleAt time.Time

@@ -289,9 +289,12 @@ func (w *world) register(n *node, uid string, started time.Time) {
 		if w.on(refused, n.index) {
 			n.flags |= powersave.NodeInvalidReg | powersave.NodeDrain
 			n.invalid, n.drained = true, w.now
-			n.say("gres/gpu count reported lower than configured (0 < 1)", w.now)
+			n.say(shortReason, w.now)
+			w.findShort(n, uid)
 			long := w.until[refused][n.index].Sub(w.now) > 2*time.Second // else it may be mended before the bridge sees it
 			w.killAll(n, long && p != nil && w.now.Sub(p.Created) < resumeTimeout/2 && !n.flags.Any(powersave.NodePowerDown))
+		} else if p != nil && p.UID == uid {
+			p.taken = true
 		}
 	}
 	n.boot, n.uid, n.instance, n.flags = started, uid, uid, n.flags&^powersave.NodeNotResponding
