@@ -173,7 +173,9 @@ func (e *Engine) tend(n *node) {
 		}
 	case heals != StateNone:
 		u.State = heals
-	case why != "" && serving(state) && !state.Any(judged|NodePowerDown) && n.nobodys():
+	case why != "" && serving(state) && !state.Any(judged|NodePowerDown) && n.nobodys(),
+		// What it was drained for is over: it is to say what it stays out for, which the next bridge has to know, too.
+		strings.HasPrefix(why, updating) && n.slurm.DrainedForHost() && serving(state) && state.Any(NodeDrain) && !state.Any(NodeFail|NodeDown|NodePowerDown):
 		u = NodeUpdate{State: StateDrain, Reason: drainReason(why)}
 	case why == "" && drained && (n.pod == nil || e.hostsRead || n.slurm.drainedFor(updatePrefix)) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
 		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
