@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
@@ -153,7 +154,7 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet) error {
 			}
 			lines = append(lines, fmt.Sprintf("NodeSet=%s Feature=%s", set.Name, set.Name))
 		} else {
-			lines = append(lines, nodeLine(set), fmt.Sprintf("NodeSet=%s Nodes=%s", set.Name, set.Spec.NodeNames))
+			lines = append(lines, fmt.Sprintf("NodeName=%s %s State=CLOUD", set.Spec.NodeNames, pods.NodeLine(&set.Spec.Shape)), fmt.Sprintf("NodeSet=%s Nodes=%s", set.Name, set.Spec.NodeNames))
 		}
 		if p := set.Spec.Partition; p == nil || p.Enabled == nil || *p.Enabled {
 			config := ""
@@ -196,19 +197,6 @@ func addScripts(f *slurmconf.File, scripts map[string]map[string]string, files m
 		}
 	}
 	return nil
-}
-
-func nodeLine(set *v1alpha1.NodeSet) string {
-	shape := &set.Spec.Shape
-	line := fmt.Sprintf("NodeName=%s CPUs=%d", set.Spec.NodeNames, shape.CPUs)
-	if shape.Sockets != nil && shape.CoresPerSocket != nil && shape.ThreadsPerCore != nil {
-		line += fmt.Sprintf(" Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d", *shape.Sockets, *shape.CoresPerSocket, *shape.ThreadsPerCore)
-	}
-	line += fmt.Sprintf(" RealMemory=%d", shape.RealMemory)
-	if shape.Gres != "" {
-		line += " Gres=" + shape.Gres
-	}
-	return line + " State=CLOUD"
 }
 
 // addExtra puts the user's lines behind ours. files are those that lie beside slurm.conf.

@@ -52,7 +52,7 @@ func TestConfigFiles(t *testing.T) {
 			},
 			NodeSets: []*v1alpha1.NodeSet{
 				nodeSet("gpu", "gpu-[0-3]", func(s *v1alpha1.NodeSet) {
-					s.Spec.Shape = v1alpha1.Shape{CPUs: 16, Sockets: new(int32(1)), CoresPerSocket: new(int32(8)), ThreadsPerCore: new(int32(2)), RealMemory: 64000, Gres: "gpu:h100:2,shard:4"}
+					s.Spec.Shape = v1alpha1.Shape{CPUs: 16, Sockets: new(int32(1)), CoresPerSocket: new(int32(8)), ThreadsPerCore: new(int32(2)), RealMemory: 64000, Gres: "gpu:h100:2,shard:4", Features: []string{"h100", "ib"}, Weight: new(int32(20))}
 					s.Spec.Partition = &v1alpha1.NodeSetPartition{Config: "MaxTime=1-0 DefMemPerCPU=2000"}
 				}),
 				nodeSet("cpu", "cpu-[0-9]", nil),

@@ -113,7 +113,7 @@ func build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string
 	line := ""
 	if ns.Spec.Mode == v1alpha1.ModeDynamic {
 		pod.Labels[v1alpha1.LabelMode] = string(v1alpha1.ModeDynamic)
-		line = nodeLine(&ns.Spec.Shape)
+		line = NodeLine(&ns.Spec.Shape)
 	}
 	args := append(slurmdArgs(node, line, o.ConfServer), slurmd.Args...)
 	if n := len(slurmd.Command); n > 0 && path.Base(slurmd.Command[n-1]) == "slurmd" {

@@ -3,7 +3,6 @@ package pods
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -33,9 +32,10 @@ func dynamicSet(spec *v1alpha1.NodeSetSpec) *powersave.Dynamic {
 	return d
 }
 
-// nodeLine is what a node of mode Dynamic registers with: slurmd hands it to slurmctld, which reads it as a NodeName
-// line (node_mgr.c create_dynamic_reg_node). Without CPUs or RealMemory in it slurmd would offer the whole host.
-func nodeLine(shape *v1alpha1.Shape) string {
+// NodeLine is what a NodeName line says of nodes of the shape, and what a node of mode Dynamic registers with: slurmd hands it to
+// slurmctld, which reads it as such a line (node_mgr.c create_dynamic_reg_node). Without CPUs or RealMemory in it slurmd would offer the
+// whole host.
+func NodeLine(shape *v1alpha1.Shape) string {
 	words := []string{fmt.Sprintf("CPUs=%d", shape.CPUs)}
 	if shape.Sockets != nil && shape.CoresPerSocket != nil && shape.ThreadsPerCore != nil {
 		words = append(words, fmt.Sprintf("Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d", *shape.Sockets, *shape.CoresPerSocket, *shape.ThreadsPerCore))
@@ -53,20 +53,9 @@ func nodeLine(shape *v1alpha1.Shape) string {
 	return strings.Join(words, " ")
 }
 
-// plainWord is what needs no quotes in a NodeName line.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
-
 // checkDynamic reports what mode Dynamic has no use for.
 func checkDynamic(spec *v1alpha1.NodeSetSpec) error {
 	var problems []error
-	for _, f := range spec.Shape.Features {
-		if !plainWord.MatchString(f) {
-			problems = append(problems, fmt.Errorf("spec.shape.features: %q: use letters, digits, \"_\", \".\", \":\" and \"-\"", f))
-		}
-	}
-	if strings.ContainsAny(spec.Shape.Gres, " \t\n\"'#") {
-		problems = append(problems, fmt.Errorf("spec.shape.gres is %q: remove blanks and quotes", spec.Shape.Gres))
-	}
 	if s := spec.Suspend; s != nil && s.Timeout != nil {
 		problems = append(problems, errors.New("spec.suspend.timeout is not supported: remove it; a pod is waited for until it is gone"))
 	}

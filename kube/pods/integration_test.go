@@ -216,8 +216,6 @@ func TestCRDRules(t *testing.T) {
 		"Dynamic, OnDelete":         {in("mode: Dynamic\n  updateStrategy: {type: OnDelete}"), ""},
 		"Dynamic, rolling update":   {in("mode: Dynamic\n  updateStrategy: {type: RollingUpdate}"), "spec.updateStrategy: type RollingUpdate needs mode Cloud"},
 		"suspend":                   {in("suspend: {idleTime: 5m}"), "spec.suspend needs mode Dynamic"},
-		"shape.features":            {shaped("{cpus: 4, realMemory: 8000, features: [a]}"), "spec.shape.features needs mode Dynamic"},
-		"shape.weight":              {shaped("{cpus: 4, realMemory: 8000, weight: 5}"), "spec.shape.weight needs mode Dynamic"},
 		"no cpus":                   {shaped("{cpus: 0, realMemory: 8000}"), "spec.shape.cpus"},
 		"no memory":                 {shaped("{cpus: 4}"), "spec.shape.realMemory: Required value"},
 		"memory as a quantity":      {shaped("{cpus: 4, realMemory: 8Gi}"), "spec.shape.realMemory"},

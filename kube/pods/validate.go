@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -110,8 +111,6 @@ func checkSupported(spec *v1alpha1.NodeSetSpec) error {
 		path string
 		set  bool
 	}{
-		{"spec.shape.features", spec.Shape.Features != nil},
-		{"spec.shape.weight", spec.Shape.Weight != nil},
 		{"spec.suspend", spec.Suspend != nil},
 		{"spec.partitions", spec.Partitions != nil},
 	} {
@@ -122,12 +121,23 @@ func checkSupported(spec *v1alpha1.NodeSetSpec) error {
 	return errors.Join(unsupported...)
 }
 
+// plainWord is what needs no quotes in a NodeName line.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
+
 func checkShape(shape *v1alpha1.Shape) error {
 	if shape.CPUs < 1 {
 		return fmt.Errorf("spec.shape.cpus is %d: must be 1 or more", shape.CPUs)
 	}
 	if shape.RealMemory < 1 {
 		return fmt.Errorf("spec.shape.realMemory is %d: must be 1 MiB or more", shape.RealMemory)
+	}
+	for _, f := range shape.Features {
+		if !plainWord.MatchString(f) {
+			return fmt.Errorf("spec.shape.features: %q: use letters, digits, \"_\", \".\", \":\" and \"-\"", f)
+		}
+	}
+	if strings.ContainsAny(shape.Gres, " \t\n\"'#") {
+		return fmt.Errorf("spec.shape.gres is %q: remove blanks and quotes", shape.Gres)
 	}
 	if shape.Sockets == nil && shape.CoresPerSocket == nil && shape.ThreadsPerCore == nil {
 		return nil

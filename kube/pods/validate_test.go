@@ -66,8 +66,6 @@ func TestValidateOne(t *testing.T) {
 			s.Mode, s.Boot = v1alpha1.ModeDynamic, &v1alpha1.BootPolicy{ProvisioningRequest: &v1alpha1.ProvisioningRequest{ClassName: "atomic"}}
 		}, "spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud"},
 		"conf argument": {func(s *v1alpha1.NodeSetSpec) { s.Template.Spec.Containers[0].Args = []string{"--conf", "Weight=1"} }, `remove "--conf" from the args`},
-		"features":      {func(s *v1alpha1.NodeSetSpec) { s.Shape.Features = []string{"a"} }, "spec.shape.features needs mode Dynamic"},
-		"weight":        {func(s *v1alpha1.NodeSetSpec) { s.Shape.Weight = new(int32(1)) }, "spec.shape.weight needs mode Dynamic"},
 		"replica windows": {func(s *v1alpha1.NodeSetSpec) {
 			s.ReplicaWindows = []v1alpha1.ReplicaWindow{{Start: "30 7 * * MON-FRI", Duration: *hours(10), TimeZone: "Europe/Berlin", Replicas: 3}, {Start: "0 0 1 */2 *", Duration: *hours(1), Replicas: 1}}
 		}, ""},

@@ -95,6 +95,20 @@ func testControlPlane(t *testing.T, version string) {
 	sub("a key is lost", p.testKeyLost)
 	sub("another daemon's namespace", p.testAnotherDaemon)
 	sub("bad input", p.testBadInput)
+	sub("features and weight", func(t *testing.T) {
+		before := p.uids()
+		set, err := p.tide.SlurmtideV1alpha1().NodeSets(p.ns).Get(p.ctx, "cpu", metav1.GetOptions{})
+		require.NoError(t, err)
+		set.Spec.Shape.Features, set.Spec.Shape.Weight = []string{"fast", "gen4"}, new(int32(7))
+		_, err = p.tide.SlurmtideV1alpha1().NodeSets(p.ns).Update(p.ctx, set, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		p.eventually("slurmctld to know them", func() (bool, string) {
+			out := p.slurm("sinfo", "-h", "-o", "%P %f %w")
+			return strings.Contains(out, "cpu* fast,gen4 7"), out
+		})
+		assert.Equal(t, before, p.uids(), "without a restart")
+		p.waitJob(p.sbatch("hostname", "--constraint=fast&gen4"), "COMPLETED")
+	})
 	sub("another NodeSet", func(*testing.T) {
 		p.createSet("more", "more-[0-1]")
 		p.eventually("its nodes", func() (bool, string) {

@@ -68,8 +68,6 @@ const (
 //
 // Of the fields that speak of nodes with a record in slurm.conf, or of those without one, the wrong ones are refused.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.shape.features) || has(self.mode) && self.mode == 'Dynamic'",message="spec.shape.features needs mode Dynamic: in mode Cloud set Feature= on the NodeName line of slurm.conf"
-// +kubebuilder:validation:XValidation:rule="!has(self.shape.weight) || has(self.mode) && self.mode == 'Dynamic'",message="spec.shape.weight needs mode Dynamic: in mode Cloud set Weight= on the NodeName line of slurm.conf"
 // +kubebuilder:validation:XValidation:rule="!has(self.partitions) || has(self.mode) && self.mode == 'Dynamic'",message="spec.partitions needs mode Dynamic: in mode Cloud the PartitionName lines of slurm.conf name the nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.lookAhead) || !has(self.mode) || self.mode != 'Dynamic'",message="spec.lookAhead needs mode Cloud: in mode Dynamic use spec.replicas or spec.replicaWindows"
 // +kubebuilder:validation:XValidation:rule="!has(self.updateStrategy) || self.updateStrategy.type != 'RollingUpdate' || !has(self.mode) || self.mode != 'Dynamic'",message="spec.updateStrategy: type RollingUpdate needs mode Cloud: in mode Dynamic a change reaches nodes that are made later"
@@ -281,7 +279,8 @@ type Shape struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_.:,()/*-]+$`
 	Gres string `json:"gres,omitempty"`
 
-	// Features jobs can ask for with --constraint (mode Dynamic; in mode Cloud set Feature= in slurm.conf).
+	// Features jobs can ask for with --constraint (Feature=). In mode Cloud they stand on the NodeName line that a Controller
+	// makes; in a slurm.conf of your own, say them there.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
@@ -291,7 +290,8 @@ type Shape struct {
 	// +listType=set
 	Features []string `json:"features,omitempty"`
 
-	// Scheduling weight; Slurm prefers lower ones (mode Dynamic; in mode Cloud set Weight= in slurm.conf).
+	// Scheduling weight; Slurm prefers lower ones (Weight=). In mode Cloud it stands on the NodeName line that a Controller
+	// makes; in a slurm.conf of your own, say it there.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
