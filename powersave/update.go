@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // A pod bears the revision of its NodeSet that it was made from. Pods of other revisions than the NodeSet's are outdated. With RollingUpdate
@@ -111,9 +112,9 @@ func (e *Engine) replaces(n *node) bool {
 		(n.care.replace || n.slurm.State.Any(NodeDrain) && n.slurm.drainedFor(updatePrefix))
 }
 
-// takenOut says that the node is out for an update, and has not come back.
+// takenOut says that the node is out for an update, and has not come back, be it that slurmctld has added a reason of its own since.
 func (n *node) takenOut() bool {
-	return n.care.replace || n.slurm.drainedFor(updatePrefix) && n.slurm.State.Any(NodeDrain|NodePowerDown|NodePoweringDown)
+	return n.care.replace || strings.HasPrefix(n.slurm.Reason, updatePrefix) && n.slurm.State.Any(NodeDrain|NodePowerDown|NodePoweringDown)
 }
 
 // replaceable says that nothing but jobs keeps the node's pod from being replaced.
