@@ -266,6 +266,7 @@ func (w *world) mayPutBack(n *node, u powersave.NodeUpdate) {
 	switch known := w.now.Sub(n.reasonAt) > stale; {
 	case n.taken() && known:
 		w.breaks("puts back what somebody set down", "%s", w.show(n))
+	case n.taken() && w.now.Sub(n.downReq) < suspendTimeout+stale: // the bridge is freeing its name, and has not seen yet that somebody has set it down
 	case w.now.Sub(n.downSince) < backoff:
 		w.breaks("puts a node back too soon", "%s, down since %.3f", w.show(n), n.downSince.Sub(start).Seconds())
 	}
