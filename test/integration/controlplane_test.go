@@ -96,7 +96,7 @@ func testControlPlane(t *testing.T, version string) {
 	sub("another daemon's namespace", p.testAnotherDaemon)
 	sub("bad input", p.testBadInput)
 	sub("features and weight", func(t *testing.T) {
-		before := p.uids()
+		before := p.restarts()
 		set, err := p.tide.SlurmtideV1alpha1().NodeSets(p.ns).Get(p.ctx, "cpu", metav1.GetOptions{})
 		require.NoError(t, err)
 		set.Spec.Shape.Features, set.Spec.Shape.Weight = []string{"fast", "gen4"}, new(int32(7))
@@ -106,7 +106,7 @@ func testControlPlane(t *testing.T, version string) {
 			out := p.slurm("sinfo", "-h", "-o", "%P %f %w")
 			return strings.Contains(out, "cpu* fast,gen4 7"), out
 		})
-		assert.Equal(t, before, p.uids(), "without a restart")
+		assert.Equal(t, before, p.restarts(), "without a restart")
 		p.waitJob(p.sbatch("hostname", "--constraint=fast&gen4"), "COMPLETED")
 	})
 	sub("another NodeSet", func(*testing.T) {
