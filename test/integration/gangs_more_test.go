@@ -145,41 +145,19 @@ func moreGangs(t *testing.T, c *cluster) {
 		c.again("best", 4, younger)
 		c.settled("best-[0-3]", older)
 	})
-	t.Run("a Secret that is not there, then is", func(t *testing.T) {
+	t.Run("a Secret that is not there", func(t *testing.T) {
 		c.t = t
 		set := c.build(nodeSet{name: "conf", nodes: "conf-[0-1]", boot: v1alpha1.BootPolicy{UnschedulableGrace: &metav1.Duration{Duration: 2 * time.Second}}})
 		set.Spec.Template.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "late"}}}}
 		c.create(set)
-		id := c.sbatch("sleep 1", "-N2", "-p", "conf")
-		assert.Regexp(t, `^slurmtide: config: .*secret "late" not found`, c.givenBack(id, "conf-[0-1]"))
-		c.reasonsGiven("conf-[0-1]")
-		c.failedEvent("conf", id)
-		c.waitZero("conf-[0-1]")
-		c.condition("conf", v1alpha1.ConditionBootsHealthy, metav1.ConditionFalse)
-
-		_, err := c.kube.CoreV1().Secrets(c.ns).Create(c.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{})
-		require.NoError(t, err)
-		c.changeNodeSet("conf", func(s *v1alpha1.NodeSetSpec) { s.Template.Annotations = map[string]string{"example.com/try": "again"} })
-		c.slurm("scontrol", "update", "jobid="+id, "StartTime=now")
-		c.waitJob(id, "COMPLETED")
-		c.settled("conf-[0-1]")
+		c.toldAndMended(c.sbatch("sleep 1", "-N2", "-p", "conf"), "conf", `slurmtide: config: .*secret "late" not found`)
 	})
 	t.Run("a container that ends", func(t *testing.T) {
 		c.t = t
 		set := c.build(nodeSet{name: "crash", nodes: "crash-[0-1]"})
 		set.Spec.Template.Spec.Containers[0].Command = []string{"/bin/sh", "-c", "echo no such luck >&2; exit 3"}
 		c.create(set)
-		id := c.sbatch("sleep 1", "-N2", "-p", "crash")
-		assert.Regexp(t, "^slurmtide: crash: ", c.givenBack(id, "crash-[0-1]"))
-		c.reasonsGiven("crash-[0-1]")
-		c.failedEvent("crash", id)
-		c.waitZero("crash-[0-1]")
-		c.changeNodeSet("crash", func(s *v1alpha1.NodeSetSpec) {
-			s.Template = c.build(nodeSet{name: "crash", nodes: "crash-[0-1]"}).Spec.Template
-		})
-		c.slurm("scontrol", "update", "jobid="+id, "StartTime=now")
-		c.waitJob(id, "COMPLETED")
-		c.settled("crash-[0-1]")
+		c.toldAndMended(c.sbatch("sleep 1", "-N2", "-p", "crash"), "crash", "slurmtide: crash: ")
 	})
 	t.Run("slurmd finds less than slurm.conf says", func(t *testing.T) {
 		c.t = t

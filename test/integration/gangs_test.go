@@ -75,19 +75,7 @@ func TestGangs(t *testing.T) {
 		})
 		t.Run("image that is not there, then is", func(t *testing.T) {
 			c.t = t
-			id := c.sbatch("sleep 1", "-N2", "-p", "bad")
-			assert.Contains(t, c.givenBack(id, "bad-[0-1]"), "slurmtide: image: ")
-			c.reasonsGiven("bad-[0-1]")
-			c.failedEvent("bad", id)
-			c.waitZero("bad-[0-1]")
-			c.condition("bad", v1alpha1.ConditionBootsHealthy, metav1.ConditionFalse)
-			c.changeNodeSet("bad", func(s *v1alpha1.NodeSetSpec) {
-				s.Template = c.build(nodeSet{name: "bad", nodes: "bad-[0-1]"}).Spec.Template
-			})
-			c.slurm("scontrol", "update", "jobid="+id, "StartTime=now")
-			c.waitJob(id, "COMPLETED")
-			c.settled("bad-[0-1]")
-			c.condition("bad", v1alpha1.ConditionBootsHealthy, metav1.ConditionTrue)
+			c.toldAndMended(c.sbatch("sleep 1", "-N2", "-p", "bad"), "bad", "slurmtide: image: ")
 		})
 		t.Run("quota, and a job that may not be requeued", func(t *testing.T) {
 			c.t = t
@@ -107,6 +95,25 @@ func TestGangs(t *testing.T) {
 		})
 		moreGangs(t, c)
 	})
+}
+
+// toldAndMended has a job of two nodes be given back for that reason, which is said everywhere, and run once the NodeSet is as it should be.
+func (c *cluster) toldAndMended(id, set, reason string) {
+	c.t.Helper()
+	nodes := set + "-[0-1]"
+	assert.Regexp(c.t, "^"+reason, c.givenBack(id, nodes))
+	c.reasonsGiven(nodes)
+	c.failedEvent(set, id)
+	c.waitZero(nodes)
+	c.condition(set, v1alpha1.ConditionBootsHealthy, metav1.ConditionFalse)
+	c.changeNodeSet(set, func(s *v1alpha1.NodeSetSpec) {
+		s.Template = c.build(nodeSet{name: set, nodes: nodes}).Spec.Template
+		s.Template.Annotations = map[string]string{"example.com/mended": "yes"}
+	})
+	c.slurm("scontrol", "update", "jobid="+id, "StartTime=now")
+	c.waitJob(id, "COMPLETED")
+	c.settled(nodes)
+	c.condition(set, v1alpha1.ConditionBootsHealthy, metav1.ConditionTrue)
 }
 
 // failedEvent waits for the Event of the NodeSet that says that the job was given back.
