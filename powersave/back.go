@@ -58,8 +58,18 @@ func (e *Engine) sendBack(job uint32, v Verdict, notBefore time.Time) {
 
 // startsAnew forgets that a job was given back: it has been given nodes again before it could be held off, and what its record says
 // is of the attempt before.
-func (e *Engine) startsAnew(job uint32, started time.Time) {
-	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool { return b.job == job && b.freed && started.After(b.freedAt) })
+func (e *Engine) startsAnew(j Job, started time.Time) {
+	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool {
+		if b.job != j.ID || !b.freed || !started.After(b.freedAt) {
+			return false
+		}
+		for _, name := range b.nodes { // one that slurmctld would not let go of yet: now the job is to be told once more
+			if n := e.nodes[name]; n.boot != nil && n.boot.release != nil && j.Nodes.Contains(name) {
+				n.boot.release.jobs = slices.DeleteFunc(slices.Clone(n.boot.release.jobs), func(id uint32) bool { return id == j.ID })
+			}
+		}
+		return true
+	})
 }
 
 func (e *Engine) backOf(job uint32) *back {

@@ -30,7 +30,7 @@ type gang struct {
 // remember notes which nodes a job waits for: those with a boot in hand. The others of the job
 // serve already, belong to others, or come with a later slice.
 func (e *Engine) remember(j Job, r Request) {
-	e.startsAnew(j.ID, r.Started)
+	e.startsAnew(j, r.Started)
 	e.leaveFormer(j, r.Started)
 	for name := range j.Nodes.All() {
 		if n := e.nodes[name]; n != nil && n.boot != nil && !e.hasLeft(n, j.ID, r.Started) {
