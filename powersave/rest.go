@@ -59,11 +59,14 @@ func (e *Engine) pruneRest() {
 }
 
 // leaveFormer makes the job wait no longer for what it had before it was given these nodes: those go on booting for nobody until Slurm
-// shows what becomes of them.
+// shows what becomes of them. It is as young as that: others have waited for longer.
 func (e *Engine) leaveFormer(j Job, started time.Time) {
 	g := e.gangs[j.ID]
 	if g == nil || !started.After(g.asked) {
 		return
+	}
+	if g.whole.Len() > 0 && (g.whole.Len() != j.Nodes.Len() || g.whole.Minus(j.Nodes).Len() > 0) {
+		g.since = started
 	}
 	for _, name := range slices.Clone(g.nodes) {
 		if n := e.nodes[name]; !j.Nodes.Contains(name) && n.boot.release == nil {
