@@ -56,7 +56,10 @@ func (e *Engine) backsRead(ev BacksRead) {
 			leaves = true
 			e.givenBack[j.Job] = max(e.givenBack[j.Job], j.Times-1) // should its record take no more
 			continue
-		case !j.Rests:
+		case j.Rests:
+			e.givenBack[j.Job] = max(e.givenBack[j.Job], j.Times)
+		default:
+			e.givenBack[j.Job] = max(e.givenBack[j.Job], j.Times-1) // jobHeld counts this time
 			e.backs = append(e.backs, &back{
 				job: j.Job, times: j.Times, rested: j.Rested, told: true, freed: true, freedAt: e.now, retryAt: e.now, until: e.now.Add(backMost),
 			})

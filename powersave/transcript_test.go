@@ -270,7 +270,7 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 			}
 		}
 		return ev
-	case "backs-read": // job:times:rested, job:leaves, job:leaves:times or job:rests
+	case "backs-read": // job:times:rested, job:leaves, job:leaves:times, job:rests or job:rests:times
 		ev := powersave.BacksRead{}
 		for _, a := range args {
 			f := strings.Split(a, ":")
@@ -278,7 +278,7 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 				return powersave.BacksRead{Err: strings.Join(args, " ")}
 			}
 			j := powersave.JobBack{Job: uint32(p.int(f[0])), Leaves: f[1] == "leaves", Rests: f[1] == "rests"}
-			if j.Leaves && len(f) > 2 {
+			if (j.Leaves || j.Rests) && len(f) > 2 {
 				j.Times = int(p.int(f[2]))
 			}
 			if !j.Leaves && !j.Rests {
