@@ -373,7 +373,7 @@ func (w *world) patrolMember(j *slurmJob, n *node, p *pod) {
 	greedy := w.strategy[n.set()] == powersave.Greedy
 	since, why := n.refusedAt, powersave.TroubleQuota
 	switch {
-	case p == nil && w.asks[n.set()] && since.Before(w.lifeAt): // who was refused before may wait for room now
+	case p == nil && w.asks[n.set()] && (since.Before(w.lifeAt) || w.asksAnew(j, since)): // who was refused before may wait for room now
 		since, why = w.roomTrouble(j), powersave.TroubleCapacity
 	case p != nil && p.Room != "" && p.Trouble == powersave.TroubleCapacity:
 		return // its host is on its way

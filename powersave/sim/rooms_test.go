@@ -24,6 +24,7 @@ type autoscaler struct {
 	readingRooms bool
 	roomsSeen    bool // this life of the bridge has read them
 	roomReads    []time.Time
+	overdueAt    [2]time.Time // when a boot of the NodeSet was given up last that had waited for too long for a place
 }
 
 type room struct {
@@ -392,6 +393,9 @@ func (w *world) mayDrop(name string) {
 
 // mayBlameRoom looks at verdicts on requests.
 func (w *world) mayBlameRoom(a powersave.BootFailed) {
+	if n := w.node(a.Node); n.ours() && a.Verdict.Trouble == powersave.TroubleCapacity && strings.HasPrefix(a.Verdict.Reason, "not up after") {
+		w.overdueAt[n.set()] = w.now
+	}
 	rest, ours := strings.CutPrefix(a.Verdict.Reason, "ProvisioningRequest ")
 	name, _, _ := strings.Cut(rest, " ")
 	if r := w.room(name); ours && (r == nil || !r.over()) {
@@ -419,6 +423,12 @@ func (w *world) roomTrouble(j *slurmJob) time.Time {
 	return time.Time{}
 }
 
+// asksAnew says that room is asked for once more since a pod of the job was refused, as when somebody has deleted the request.
+func (w *world) asksAnew(j *slurmJob, refused time.Time) bool {
+	r := w.newestRoom(j.id)
+	return r != nil && !refused.IsZero() && r.born.After(refused)
+}
+
 // patrolRooms looks whether requests outlive their jobs, and jobs wait for what nobody asks for.
 func (w *world) patrolRooms() {
 	for _, r := range w.rooms {
@@ -440,6 +450,7 @@ func (w *world) patrolRooms() {
 func (w *world) patrolRoom(n *node, p *pod) {
 	if !n.ours() || !w.asks[n.set()] || w.limits != [2]int{} || n.users != 1 || len(n.jobs) != 1 || p != nil || n.creating > 0 || !n.flags.Any(powersave.NodePoweringUp) || !n.refusedAt.IsZero() ||
 		n.jobs[0].state != configuring || n.jobs[0].reported.IsZero() || n.jobs[0].failedAt.After(n.jobs[0].asked) || !w.until[changeSets][0].IsZero() ||
+		w.now.Sub(w.overdueAt[n.set()]) < time.Minute || // whatever kept that waiting, others wait for what becomes of one try, as below
 		slices.ContainsFunc(w.nodes[:], func(m *node) bool { // its NodeSet may wait for what becomes of one try
 			return m.ours() && m.set() == n.set() && w.recently(m, time.Minute, lessRoom, noSpot, noOwn, quota, noImage, badConfig, badSet, crashing, mute, refused, slowSlurmd, slowHost, roomFails, roomTries, roomRevoked, roomsMissing)
 		}) {
