@@ -32,6 +32,7 @@ func (r *room) over() bool { return r.State == RoomFailed || r.State == RoomRevo
 // will be, and no pod is to be made now.
 func (e *Engine) roomFor(n *node) (name string, ok bool) {
 	b := n.boot
+	e.leaveIdle(n)
 	switch {
 	case !e.sets[n.set].AskForRoom, len(n.jobs) == 0:
 		return "", true
@@ -95,6 +96,9 @@ func (e *Engine) strike(r *room) {
 	wants := func(n *node) bool {
 		if n.boot != nil {
 			return len(n.jobs) > 0 && e.roomJob(n) == r.Job
+		}
+		if n.pod != nil { // it is up
+			return false
 		}
 		return slices.ContainsFunc(e.roomGangs(r.Job), func(g *gang) bool { return g.whole.Contains(n.name) }) ||
 			slices.ContainsFunc(e.gates, func(g *gate) bool { return slices.Contains(e.hets.of(r.Job), g.job) && slices.Contains(g.nodes, n) })

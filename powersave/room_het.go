@@ -62,3 +62,16 @@ func (e *Engine) roomMembers(n *node) (members []*node) {
 	}
 	return members
 }
+
+// leaveIdle makes jobs that have started anew on other nodes, which boot as well, wait no longer for n, since Slurm shows that nobody has
+// it: it boots on like one that is powered up for nobody, and what room they need does not count it.
+func (e *Engine) leaveIdle(n *node) {
+	for len(n.jobs) > 0 && n.readSince(n.boot.read) && n.slurm.State.Any(NodeIdle) && slices.ContainsFunc(e.roomMembers(n), (*node).bootsForJob) {
+		e.leave(n, n.jobs[0])
+	}
+}
+
+// bootsForJob says that Slurm has shown that a job has the booting node.
+func (n *node) bootsForJob() bool {
+	return n.boot != nil && n.boot.release == nil && n.readSince(n.boot.read) && n.slurm.State.Any(NodePoweringUp) && n.slurm.State.Any(NodeAllocated|NodeMixed)
+}
