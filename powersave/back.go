@@ -194,6 +194,12 @@ func (e *Engine) jobHeld(ev JobHeld) {
 		b.retryAt = e.now.Add(min(pause(b.tries), 2*time.Second))
 		return
 	}
+	if ev.Again { // whatever comes of that is another matter
+		e.backs = slices.DeleteFunc(e.backs, func(o *back) bool { return o == b })
+		e.rememberAgain()
+		e.joinGates()
+		return
+	}
 	if len(e.givenBack) >= manyJobs {
 		clear(e.givenBack)
 	}

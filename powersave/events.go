@@ -116,10 +116,11 @@ type BacksRead struct {
 	Err  string
 }
 
-// JobHeld answers HoldJob; an empty Err means that the job rests, or has ended.
+// JobHeld answers HoldJob; an empty Err means that the job rests, or has ended, or is Again on nodes.
 type JobHeld struct {
-	Job uint32
-	Err string
+	Job   uint32
+	Again bool
+	Err   string
 }
 
 // GateOpened says that a start-gate waits for a job's nodes.

@@ -55,8 +55,8 @@ func (e *Engine) remember(j Job, r Request) {
 	}
 }
 
-// rememberAgain is for the requests that came before the NodeSets and Slurm were read, as after a restart: a job's nodes may boot for a
-// request that came after the one that names it, or for none.
+// rememberAgain is for the requests that came before the NodeSets and Slurm were read, as after a restart, or before it was known that
+// their job has started anew: a job's nodes may boot for a request that came after the one that names it, or for none.
 func (e *Engine) rememberAgain() {
 	requests := slices.SortedFunc(maps.Values(e.requests), func(a, b *request) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	for _, r := range requests {

@@ -59,10 +59,14 @@ func (b *Bridge) holdJob(ctx context.Context, a powersave.HoldJob) powersave.Eve
 	defer cancel()
 	b.at(StepHold)
 	begin := time.Now().Add(a.Delay)
+	held := powersave.JobHeld{Job: a.Job}
 	jobs, err := b.Slurm.Jobs(ctx, a.Job)
 	for _, j := range jobs {
 		switch {
 		case err != nil, j.State.Ended():
+		case j.State.Any(powersave.JobRunning|powersave.JobConfiguring) && !j.State.Any(powersave.JobCompleting):
+			b.Log.Info("job has nodes again before it could be held off", "job", j.Name(), "request", a.Request, "restarts", j.Restarts)
+			held.Again = true
 		case !j.State.Has(powersave.JobPending):
 			err = fmt.Errorf("job %s is %s", j.Name(), j.State)
 		default:
@@ -73,10 +77,11 @@ func (b *Bridge) holdJob(ctx context.Context, a powersave.HoldJob) powersave.Eve
 	}
 	b.at(StepHeld)
 	if err != nil {
-		return powersave.JobHeld{Job: a.Job, Err: err.Error()}
+		held.Err = err.Error()
+		return held
 	}
 	b.Metrics.slurmCall("hold", nil)
-	return powersave.JobHeld{Job: a.Job}
+	return held
 }
 
 // updateJob takes a job that has ended meanwhile for done.

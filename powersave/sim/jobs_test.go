@@ -385,7 +385,7 @@ func (w *world) holdJob(a powersave.HoldJob, begin time.Time, life int) {
 		answer.Err = "timeout"
 	case j.state == over:
 	case j.state != pending:
-		answer.Err = "job is " + jobStates[j.state]
+		answer.Again = true
 	default:
 		if j.holds > 0 && j.holdLife == w.life && j.heldRun == j.restarts { // an answer that came late or twice let it be asked again
 			j.holds--
