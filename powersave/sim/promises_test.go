@@ -102,7 +102,7 @@ func (w *world) mayTakeOff(j *slurmJob, n *node) {
 			continue
 		}
 		if m != n && m.ours() && m.users == 1 && !j.unheard && w.now.After(w.rough) && w.until[powerUp][m.index].IsZero() &&
-			!w.recently(m, stale, drain, prologError, badHardware) && !(m.taken() && m.flags.Any(powersave.NodeDrain)) && // it was people's
+			!w.recently(m, stale, drain, prologError, badHardware) && (!m.taken() || !m.flags.Any(powersave.NodeDrain)) && // it was people's
 			(m.set() == 0 || w.until[changeSets][0].IsZero()) && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(asked)) {
 			m.half, m.halfSince, m.halfLife, m.halfKept = j, w.now, w.life, remembered
 		}
