@@ -49,8 +49,9 @@ func (e *Engine) backsRead(ev BacksRead) {
 	}
 	leaves := false
 	for _, j := range ev.Jobs {
-		switch {
-		case e.backOf(j.Job) != nil: // it is seen to
+		switch b := e.backOf(j.Job); {
+		case b != nil: // it is seen to, but its record may not have taken what it was told
+			b.times = max(b.times, j.Times)
 			continue
 		case j.Leaves:
 			leaves = true
