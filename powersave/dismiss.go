@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// dismissal is of a node that has registered for a job, and is to be let go since the job is given back, or boots for nobody: slurmctld
-// gives it no job from now on, and powers it down when none is on it and it is up. The reason that goes with it stands until the name is freed, or until the node has its next job (node_mgr.c
-// update_node, make_node_alloc): it keeps nobody off a node that stays.
+// dismissal is of a node that is to be let go: it has registered for a job that is given back, or boots for nobody. slurmctld gives an
+// idle one no job from now on, and powers it down when it is up and has none. The reason that goes with it stands until the name is
+// freed, or until the node has its next job (node_mgr.c update_node, make_node_alloc): it keeps nobody off a node that stays.
 type dismissal struct {
 	reason  string
 	read    int // only later reads count
@@ -94,7 +94,7 @@ func (e *Engine) dismissalTaken(n *node, u NodeUpdate, err string) bool {
 		n.believe = e.reads.count
 		n.slurm.State |= NodePowerDown
 		if n.boot != nil {
-			e.reads.want(e.now)
+			e.reads.want(e.now) // callOff goes on when nobody has got it before that
 		}
 		return true
 	}

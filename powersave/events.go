@@ -116,10 +116,10 @@ type BacksRead struct {
 	Err  string
 }
 
-// JobHeld answers HoldJob; an empty Err means that the job rests, or has ended, or is Again on nodes.
+// JobHeld answers HoldJob; an empty Err means that the job rests, or has ended, or is on nodes again.
 type JobHeld struct {
 	Job   uint32
-	Again bool
+	Again bool // slurmctld has given it nodes before it could be held off
 	Err   string
 }
 

@@ -349,7 +349,7 @@ func (e *Engine) pursueRelease(n *node) {
 	r := n.boot.release
 	late := n.lateComers()
 	drained := n.booting(e.now) && n.drainedByPeople()
-	if (len(late) > 0 || drained) && !r.culprit && !r.updating && r.tries == 0 { // they may have it
+	if (len(late) > 0 || drained) && !r.culprit && !r.updating && r.tries == 0 { // late comers, or people, may have it
 		n.boot.release, n.boot.problem, n.boot.createTrouble = nil, "", TroubleNone // whose reason the release has written over
 		for _, id := range r.jobs {
 			e.leave(n, id)

@@ -95,8 +95,8 @@ func (e *Engine) hostChanged(name string) {
 	}
 }
 
-// troubled says why no new job should come to the node, be it that its pod is to be replaced, "" if nothing speaks against it. leave: nor should the pod stay
-// when its jobs have ended; a pod on a silent host stays, though it is being deleted: nobody could confirm that it ends.
+// troubled says why no new job should come to the node, be it that its pod is to be replaced, "" if nothing speaks against it. leave: nor
+// should the pod stay when its jobs have ended; one on a silent host stays, though it is being deleted: nobody could confirm that it ends.
 func (e *Engine) troubled(n *node) (why string, leave bool) {
 	switch {
 	case n.pod == nil, n.pod.Phase == PodFailed:

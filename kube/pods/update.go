@@ -29,16 +29,12 @@ func revision(spec *v1alpha1.NodeSetSpec) string {
 	return hex.EncodeToString(sum[:5])
 }
 
-// madeFrom is what pods are made from, as JSON. Features and weight are of the node's record alone, in mode Cloud.
+// madeFrom is what pods are made from, as JSON.
 func madeFrom(spec *v1alpha1.NodeSetSpec) ([]byte, error) {
-	shape := spec.Shape
-	if spec.Mode != v1alpha1.ModeDynamic {
-		shape.Features, shape.Weight = nil, nil
-	}
 	return json.Marshal(struct {
 		Template any            `json:"template"`
 		Shape    v1alpha1.Shape `json:"shape"`
-	}{spec.Template, shape})
+	}{spec.Template, spec.Shape})
 }
 
 // rolling is how outdated pods are replaced; nil: they are not.

@@ -64,7 +64,7 @@ func (b *Bridge) holdJob(ctx context.Context, a powersave.HoldJob) powersave.Eve
 	for _, j := range jobs {
 		switch {
 		case err != nil, j.State.Ended():
-		case j.State.Any(powersave.JobRunning|powersave.JobConfiguring) && !j.State.Any(powersave.JobCompleting):
+		case j.State.Any(powersave.JobRunning | powersave.JobConfiguring):
 			b.Log.Info("job has nodes again before it could be held off", "job", j.Name(), "request", a.Request, "restarts", j.Restarts)
 			held.Again = true
 		case !j.State.Has(powersave.JobPending):
