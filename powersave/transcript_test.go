@@ -288,11 +288,11 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		}
 		return ev
 	case "held":
-		again := len(args) == 2 && args[1] == "again"
-		if again {
-			args = args[:1]
+		held := powersave.JobHeld{Job: uint32(p.int(args[0])), Err: strings.Join(args[1:], " ")}
+		if held.Err == "again" {
+			held.Again, held.Err = true, ""
 		}
-		return powersave.JobHeld{Job: uint32(p.int(args[0])), Again: again, Err: strings.Join(args[1:], " ")}
+		return held
 	case "gate":
 		ev := powersave.GateOpened{ID: uint64(p.int(args[0])), JobID: uint32(p.int(args[1])), Nodes: p.hostlist(args[2])}
 		for _, a := range args[min(len(args), 3):] {

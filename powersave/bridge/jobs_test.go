@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -84,6 +85,30 @@ func TestJobGivenBackBeforeRestartRests(t *testing.T) {
 			assert.Equal(t, []string{"job 7, begin 2000-01-01T00:01:35Z"}, begins, "as long as after the third time, less the 10 s it has rested")
 		})
 	})
+}
+
+// What a job is that is to be held off says whether it rests, is to be asked for again, or has started anew.
+func TestHoldJob(t *testing.T) {
+	for name, c := range map[string]struct {
+		state   powersave.JobState
+		want    powersave.JobHeld
+		updated bool
+	}{
+		"pending":             {powersave.JobPending, powersave.JobHeld{Job: 7}, true},
+		"leaves its nodes":    {powersave.JobPending | powersave.JobCompleting, powersave.JobHeld{Job: 7}, true},
+		"suspended":           {powersave.JobSuspended, powersave.JobHeld{Job: 7, Err: "job 7 is SUSPENDED"}, false},
+		"waits for new nodes": {powersave.JobRunning | powersave.JobConfiguring, powersave.JobHeld{Job: 7, Again: true}, false},
+		"runs again":          {powersave.JobRunning, powersave.JobHeld{Job: 7, Again: true}, false},
+		"ended":               {powersave.JobCancelled, powersave.JobHeld{Job: 7}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.jobs = map[uint32]powersave.SlurmJob{7: {ID: 7, State: c.state}}
+			held := New(Config{Slurm: w, Log: slog.New(slog.DiscardHandler)}).holdJob(t.Context(), powersave.HoldJob{Job: 7, Delay: time.Minute})
+			assert.Equal(t, c.want, held)
+			assert.Equal(t, c.updated, len(w.log) > 0, "%s", w.log)
+		})
+	}
 }
 
 // All components of a het job are told, and the engine learns which they are.
