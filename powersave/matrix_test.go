@@ -86,25 +86,12 @@ type combination struct {
 func TestMatrixCombinations(t *testing.T) {
 	situations, rows := readMatrix(t)
 	combinations := readCombinations(t, situations)
-	const base = powersave.NodeIdle | powersave.NodeAllocated | powersave.NodeMixed | powersave.NodeDown | powersave.NodeFuture | powersave.NodeUnknown | powersave.NodeError
-	var bases, words []powersave.NodeState
-	for i := range 64 {
-		switch word := powersave.NodeState(1) << i; {
-		case word.String() == "", word == powersave.NodeCloud:
-		case base.Any(word):
-			bases = append(bases, word)
-		default:
-			words = append(words, word)
-		}
-	}
-	require.Len(t, bases, 7)
+	bases, words := stateWords(t)
 	for _, b := range bases {
 		for i, x := range words {
 			for _, y := range words[i:] {
 				s := situation{known: true, set: true, state: b | x | y | powersave.NodeCloud}
-				i := slices.IndexFunc(combinations, func(c *combination) bool {
-					return s.state.Any(c.shows) && s.state.Any(c.and) && !s.state.Any(c.not)
-				})
+				i := slices.IndexFunc(combinations, func(c *combination) bool { return c.fits(s.state) })
 				if !assert.GreaterOrEqual(t, i, 0, "no row for %s", s.state) {
 					continue
 				}
@@ -125,20 +112,46 @@ func TestMatrixCombinations(t *testing.T) {
 	}
 }
 
+// stateWords are slurmctld's base states, and the other words of a node's state. CLOUD goes without saying.
+func stateWords(t *testing.T) (bases, words []powersave.NodeState) {
+	t.Helper()
+	const base = powersave.NodeIdle | powersave.NodeAllocated | powersave.NodeMixed | powersave.NodeDown | powersave.NodeFuture | powersave.NodeUnknown | powersave.NodeError
+	for i := range 64 {
+		switch word := powersave.NodeState(1) << i; {
+		case word.String() == "", word == powersave.NodeCloud:
+		case base.Any(word):
+			bases = append(bases, word)
+		default:
+			words = append(words, word)
+		}
+	}
+	require.Len(t, bases, 7)
+	return bases, words
+}
+
 func readCombinations(t *testing.T, situations []situation) (all []*combination) {
 	t.Helper()
+	for cells := range matrixCells(t, "Combinations") {
+		require.Len(t, cells, 4)
+		all = append(all, readCombination(t, situations, cells))
+	}
+	return all
+}
+
+func readCombination(t *testing.T, situations []situation, cells []string) *combination {
+	t.Helper()
+	require.True(t, slices.ContainsFunc(situations, func(s situation) bool { return s.name == cells[3] }), "no situation %q", cells[3])
 	states := func(cell string) powersave.NodeState {
 		if cell == "*" {
 			return ^powersave.NodeState(0)
 		}
 		return powersave.ParseNodeState(strings.Fields(cell))
 	}
-	for cells := range matrixCells(t, "Combinations") {
-		require.Len(t, cells, 4)
-		require.True(t, slices.ContainsFunc(situations, func(s situation) bool { return s.name == cells[3] }), "no situation %q", cells[3])
-		all = append(all, &combination{shows: states(cells[0]), and: states(cells[1]), not: states(cells[2]), as: cells[3]})
-	}
-	return all
+	return &combination{shows: states(cells[0]), and: states(cells[1]), not: states(cells[2]), as: cells[3]}
+}
+
+func (c *combination) fits(s powersave.NodeState) bool {
+	return s.Any(c.shows) && s.Any(c.and) && !s.Any(c.not)
 }
 
 // matrixCells are the rows of the table of a section, without its heading.
