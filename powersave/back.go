@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"slices"
 	"time"
+
+	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 // back is a job on its way back to the queue, or to its end: first its record is told why, since a finished job takes no
@@ -14,14 +16,19 @@ type back struct {
 	request string // the newest that named it
 	verdict Verdict
 	nodes   []string // that it waited for
+	// what the requests said of the start that came to nothing, the newest of which was started when it was asked for
+	whole, powered slurmconf.Hostlist
+	asked          time.Time
 	// notBefore is when the NodeSet that failed is tried again.
 	notBefore time.Time
+	begun     time.Time
 	notified  bool // its user is being told at his terminal
 	told      bool // its record says why, or would not take it
 	freed     bool // slurmctld has taken it off the node that failed
 	freedAt   time.Time
 	asking    bool // TellJob or HoldJob is not answered yet
 	tries     int
+	failedAt  time.Time // when telling it failed first
 	retryAt   time.Time
 	until     time.Time
 	times     int           // how often it has been given back in a row, says its record; 0: unknown
@@ -32,10 +39,13 @@ const (
 	holdFirst = 30 * time.Second
 	holdMost  = 30 * time.Minute
 	tellTries = 3
+	tellMost  = 2 * time.Second
 	// notifyTime is what scontrol notify takes, generously.
 	notifyTime = 300 * time.Millisecond
-	// backMost bounds how long a job is seen to: until then a requeued one has become pending.
+	// backMost bounds how long a job is seen to while Slurm can be read: until then a requeued one has become pending.
 	backMost = 2 * time.Minute
+	// gateSlack is how much later than the first request of a job its gate may come, or come again after we were started.
+	gateSlack = 2 * time.Second
 	// manyJobs bounds the memory of jobs that were given back.
 	manyJobs = 100_000
 )
@@ -43,9 +53,9 @@ const (
 // sendBack begins to give a job back.
 func (e *Engine) sendBack(job uint32, v Verdict, notBefore time.Time) {
 	if e.backOf(job) == nil {
-		b := &back{job: job, verdict: v, notBefore: notBefore, retryAt: e.now, until: e.now.Add(backMost)}
+		b := &back{job: job, verdict: v, notBefore: notBefore, begun: e.now, retryAt: e.now, until: e.now.Add(backMost)}
 		if g := e.gangs[job]; g != nil && len(g.requests) > 0 {
-			b.request = g.requests[len(g.requests)-1]
+			b.request, b.whole, b.powered, b.asked = g.requests[len(g.requests)-1], g.whole, g.powered, g.asked
 		}
 		for _, id := range e.hets.of(job) { // any of them takes it along
 			if g := e.gangs[id]; g != nil {
@@ -56,19 +66,34 @@ func (e *Engine) sendBack(job uint32, v Verdict, notBefore time.Time) {
 	}
 }
 
-// startsAnew forgets that a job was given back: it has been given nodes again before it could be held off, and what its record says
-// is of the attempt before.
-func (e *Engine) startsAnew(j Job, started time.Time) {
+// startsAnew forgets that a job was given back, because of what came later than what was known then: it has been given nodes again before
+// it could be held off, or before it could be taken off those that it had, and what its record says is of the attempt before.
+func (e *Engine) startsAnew(job uint32, came time.Time, takesPart func(*node) bool, other func(*back) bool) {
 	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool {
-		if b.job != j.ID || !b.freed || !started.After(b.freedAt) {
+		if b.job != job || b.freed && !came.After(b.freedAt) || !b.freed && (!came.After(b.asked) || !other(b)) {
 			return false
 		}
 		for _, name := range b.nodes { // one that slurmctld would not let go of yet: now the job is to be told once more
-			if n := e.nodes[name]; n.boot != nil && n.boot.release != nil && j.Nodes.Contains(name) {
-				n.boot.release.jobs = slices.DeleteFunc(slices.Clone(n.boot.release.jobs), func(id uint32) bool { return id == j.ID })
+			if n := e.nodes[name]; n.boot != nil && n.boot.release != nil && takesPart(n) {
+				n.boot.release.jobs = slices.DeleteFunc(slices.Clone(n.boot.release.jobs), func(id uint32) bool { return id == job })
 			}
 		}
 		return true
+	})
+}
+
+// requestedAnew is startsAnew by a request: one start of a job has the same nodes in all of them, each of which is powered up once.
+func (e *Engine) requestedAnew(j Job, r Request) {
+	e.startsAnew(j.ID, r.Started, func(n *node) bool { return j.Nodes.Contains(n.name) }, func(b *back) bool {
+		return b.whole.Len() > 0 && (!same(b.whole, j.Nodes) || b.powered.Intersect(r.Nodes).Len() > 0)
+	})
+}
+
+// gatedAnew is startsAnew by a gate: one start of a job has one. It opens anew when we do.
+func (e *Engine) gatedAnew(g *gate) {
+	came := g.asked.Add(-gateSlack)
+	e.startsAnew(g.job, came, func(n *node) bool { return slices.Contains(g.nodes, n) }, func(b *back) bool {
+		return came.After(b.begun)
 	})
 }
 
@@ -83,7 +108,7 @@ func (e *Engine) backOf(job uint32) *back {
 
 // told says whether the records of all jobs on n that are given back say why.
 func (e *Engine) told(n *node) bool {
-	return !slices.ContainsFunc(e.backs, func(b *back) bool { return !b.told && slices.Contains(b.nodes, n.name) })
+	return !slices.ContainsFunc(e.backs, func(b *back) bool { return !b.told && (b.job == n.gatedBy || slices.Contains(b.nodes, n.name)) })
 }
 
 // leaving names the jobs that are given back and have waited for n: also those that left it to others.
@@ -120,6 +145,11 @@ func (e *Engine) stay(n *node) {
 
 // askBacks asks for what is due for the jobs given back.
 func (e *Engine) askBacks() {
+	if e.reads.failures > 0 {
+		for _, b := range e.backs {
+			b.until = e.now.Add(backMost)
+		}
+	}
 	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool { return !b.until.After(e.now) })
 	for _, b := range e.backs {
 		if b.asking || b.retryAt.After(e.now) || b.told && !b.freed {
@@ -159,11 +189,10 @@ func (e *Engine) jobTold(ev JobTold) {
 	e.partsTold(b, ev.Parts)
 	b.asking, b.times = false, max(b.times, ev.Times)
 	b.tries++
-	if ev.Err != "" && b.tries < tellTries {
-		b.retryAt = e.now.Add(pause(b.tries))
-		return
-	}
 	if ev.Err != "" {
+		if e.toldInVain(b) {
+			return
+		}
 		e.note(Warn, nil, "", fmt.Sprintf("telling job %d why it is given back failed: %s", ev.Job, ev.Err))
 	}
 	if ev.Interactive && e.notifyUser(ev.Job, b.verdict.String()) {
@@ -173,11 +202,32 @@ func (e *Engine) jobTold(ev JobTold) {
 	e.hasTold(b)
 }
 
+// toldInVain takes in that the job could not be told, and says whether it is to be told once more: up to tellTries times, and until a read
+// shows that Slurm answers otherwise. Nothing is taken from the job before that.
+func (e *Engine) toldInVain(b *back) bool {
+	if b.tries == 1 {
+		b.failedAt = e.now
+	}
+	away := e.reads.failures > 0
+	answers := !away && e.reads.ended.After(b.failedAt)
+	if answers && b.tries >= tellTries {
+		return false
+	}
+	if !answers {
+		e.reads.want(e.now)
+	}
+	b.retryAt = e.now.Add(min(pause(b.tries), tellMost))
+	if !away && b.tries >= tellTries { // the read is under way
+		b.retryAt = e.now.Add(retryFirst)
+	}
+	return true
+}
+
 // hasTold lets the releases go on that waited for the job to be told.
 func (e *Engine) hasTold(b *back) {
 	b.told = true
 	for _, n := range slices.Clone(e.compactActive()) {
-		if n.boot != nil && n.boot.release != nil && slices.Contains(b.nodes, n.name) {
+		if n.boot != nil && n.boot.release != nil && (b.job == n.gatedBy || slices.Contains(b.nodes, n.name)) {
 			e.decide(n)
 		}
 	}
@@ -191,7 +241,7 @@ func (e *Engine) jobHeld(ev JobHeld) {
 	b.asking = false
 	if ev.Err != "" {
 		b.tries++
-		b.retryAt = e.now.Add(min(pause(b.tries), 2*time.Second))
+		b.retryAt = e.now.Add(min(pause(b.tries), tellMost))
 		return
 	}
 	if ev.Again { // whatever comes of that is another matter
@@ -204,6 +254,12 @@ func (e *Engine) jobHeld(ev JobHeld) {
 		clear(e.givenBack)
 	}
 	e.givenBack[ev.Job]++
+	if !e.found.done {
+		if e.found.held == nil {
+			e.found.held = map[uint32]bool{}
+		}
+		e.found.held[ev.Job] = true
+	}
 	e.backs = slices.DeleteFunc(e.backs, func(o *back) bool { return o == b })
 }
 

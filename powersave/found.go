@@ -13,6 +13,7 @@ type found struct {
 	done    bool
 	tries   int
 	retryAt time.Time
+	held    map[uint32]bool // jobs that we have held off meanwhile: people may have them start sooner
 }
 
 // foundAgain is the pause before another look at jobs that are about to leave their nodes.
@@ -57,6 +58,8 @@ func (e *Engine) backsRead(ev BacksRead) {
 			leaves = true
 			e.givenBack[j.Job] = max(e.givenBack[j.Job], j.Times-1) // should its record take no more
 			continue
+		case f.held[j.Job]:
+			continue
 		case j.Rests:
 			e.givenBack[j.Job] = max(e.givenBack[j.Job], j.Times)
 		default:
@@ -72,5 +75,7 @@ func (e *Engine) backsRead(ev BacksRead) {
 		}
 	}
 	f.tries, f.retryAt = 0, e.now.Add(foundAgain)
-	f.done = !leaves || e.now.Sub(f.begun) >= backMost
+	if f.done = !leaves || e.now.Sub(f.begun) >= backMost; f.done {
+		f.held = nil
+	}
 }

@@ -15,6 +15,7 @@ import (
 type gang struct {
 	job      uint32
 	whole    slurmconf.Hostlist // all its nodes, as far as a request said
+	powered  slurmconf.Hostlist // those that requests power up
 	nodes    []string           // those whose boot is in hand
 	up       []string           // those that registered for it
 	rest     []string           // those it waits for without a boot in hand
@@ -30,7 +31,7 @@ type gang struct {
 // remember notes which nodes a job waits for: those with a boot in hand. The others of the job
 // serve already, belong to others, or come with a later slice.
 func (e *Engine) remember(j Job, r Request) {
-	e.startsAnew(j, r.Started)
+	e.requestedAnew(j, r)
 	e.leaveFormer(j, r.Started)
 	for name := range j.Nodes.All() {
 		if n := e.nodes[name]; n != nil && n.boot != nil && !e.hasLeft(n, j.ID, r.Started) {
@@ -41,9 +42,12 @@ func (e *Engine) remember(j Job, r Request) {
 	if g == nil {
 		return
 	}
+	if !same(g.whole, j.Nodes) {
+		g.powered = slurmconf.Hostlist{}
+	}
 	g.whole, g.read = j.Nodes, e.reads.count
 	if !slices.Contains(g.requests, r.ID) {
-		g.requests = append(g.requests, r.ID)
+		g.requests, g.powered = append(g.requests, r.ID), g.powered.Union(r.Nodes.Intersect(j.Nodes))
 	}
 	g.rest = e.restOf(g)
 	if reason := e.lossOf(j, r.Started); reason != "" {
@@ -371,6 +375,8 @@ func (e *Engine) pursueRelease(n *node) {
 		e.wakeAt(n, r.retryAt)
 	case !n.booting(e.now):
 		e.lookAgain(n)
+	case !n.readSince(n.gated) && !slices.Contains(r.jobs, n.gatedBy): // that job may have got it, and is to be told first
+		e.reads.want(e.now)
 	default:
 		r.updating = true
 		e.releasing = append(e.releasing, n)
@@ -402,6 +408,10 @@ func (e *Engine) lookAgain(n *node) {
 func (e *Engine) sendReleases() {
 	var updates []NodeUpdate
 	for _, n := range e.releasing {
+		if !e.told(n) { // another job has turned out to be on it
+			n.boot.release.updating = false
+			continue
+		}
 		u := NodeUpdate{State: StatePowerDownForce}
 		n.forcedAt = e.now
 		if mayWrite(n.slurm.Reason) || n.slurm.Reason == notResponding { // which a slurmd before it may have left

@@ -51,6 +51,7 @@ func (e *Engine) admitGate(ev heldGate) {
 			continue // not ours: never a reason to wait
 		}
 		g.nodes = append(g.nodes, n)
+		n.gated, n.gatedBy = g.read, g.job
 	}
 	if len(g.nodes) == 0 {
 		e.do(AnswerGate{ID: g.id, Ready: true})
@@ -85,6 +86,7 @@ func (e *Engine) pollForGate(g *gate) time.Time {
 // job whose nodes boot already.
 func (e *Engine) joinGates() {
 	for _, g := range e.gates {
+		e.gatedAnew(g)
 		for _, n := range g.nodes {
 			if n.boot != nil && n.readSince(g.read) && n.slurm.State.Any(NodePoweringUp) && e.backOf(g.job) == nil {
 				e.join(n, g.job, g.asked, n.boot.resumeTimeout)

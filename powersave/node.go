@@ -40,6 +40,8 @@ type node struct {
 	failed     string // how far the boot came that was given up last
 	dismissal  *dismissal
 	forcedAt   time.Time // newest update of sendReleases
+	gated      int       // reads asked for before the newest gate of a job that has it came
+	gatedBy    uint32    // and whose that is
 
 	boot *boot
 	off  *off

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 // A gang may wait for nodes without a boot in hand: ResumeRate holds them back, or they boot for another job whose request has not
@@ -65,7 +67,7 @@ func (e *Engine) leaveFormer(j Job, started time.Time) {
 	if g == nil || !started.After(g.asked) {
 		return
 	}
-	if g.whole.Len() > 0 && (g.whole.Len() != j.Nodes.Len() || g.whole.Minus(j.Nodes).Len() > 0) {
+	if g.whole.Len() > 0 && !same(g.whole, j.Nodes) {
 		g.since = started
 	}
 	for _, name := range slices.Clone(g.nodes) {
@@ -74,6 +76,8 @@ func (e *Engine) leaveFormer(j Job, started time.Time) {
 		}
 	}
 }
+
+func same(a, b slurmconf.Hostlist) bool { return a.Len() == b.Len() && a.Minus(b).Len() == 0 }
 
 // loseRest notes that the job has its nodes no longer.
 func (e *Engine) loseRest(job uint32) {
