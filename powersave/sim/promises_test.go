@@ -67,6 +67,25 @@ func (w *world) mayUpdate(n *node, u powersave.NodeUpdate) {
 	}
 }
 
+// mayAskForce looks at the jobs on nodes that boot, as far as their gates have told the bridge of them: whoever is taken off is told before.
+func (w *world) mayAskForce(u powersave.NodeUpdate) {
+	if u.State != powersave.StatePowerDownForce {
+		return
+	}
+	for _, name := range u.Nodes {
+		n := w.node(name)
+		if w.slurmdGone(n) {
+			n.goneAsked = w.now
+		}
+		for _, j := range n.jobs {
+			gated := j.state == configuring && j.gate != 0 && j.gateLife == w.life && w.until[changeSets][0].Before(j.gateAt)
+			if gated && n.flags.Any(powersave.NodePoweringUp) && j.toldRun != j.restarts+1 && j.tellErrs == 0 {
+				w.breaks("takes off a job that it has heard of", "job %d on %s", j.id, name)
+			}
+		}
+	}
+}
+
 // mayForce looks at the jobs that giving back a node takes off it.
 func (w *world) mayForce(n *node) {
 	if !n.flags.Any(powersave.NodePoweringUp) && w.now.Sub(n.changed) > stale && n.serves() {
@@ -174,10 +193,12 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 }
 
 // mayComeFirst looks whether a NodeSet that is Greedy gives the youngest job back first: the one that was given its nodes last. A later
-// slice makes no job younger, nor does a power-up by hand, which slurmctld counts for no job at all (power_save.c, resume_job_list).
+// slice makes no job younger, nor does a power-up by hand, which slurmctld counts for no job at all (power_save.c, resume_job_list). Only a
+// bridge that has just been started, and has yet to read what became of the request of before, takes that for a start.
 func (w *world) mayComeFirst(a powersave.BootFailed) {
 	n := w.node(a.Node)
-	if w.strategy[n.set()] != powersave.Greedy || a.Verdict.Trouble != powersave.TroubleCapacity || strings.HasPrefix(a.Verdict.Reason, "not up after") || !w.now.After(w.rough) {
+	if w.strategy[n.set()] != powersave.Greedy || a.Verdict.Trouble != powersave.TroubleCapacity || strings.HasPrefix(a.Verdict.Reason, "not up after") || !w.now.After(w.rough) ||
+		!w.until[powerUp][n.index].IsZero() && w.until[powerUp][n.index].After(w.lifeAt) {
 		return
 	}
 	var asked time.Time

@@ -37,6 +37,7 @@ type node struct {
 	uid                       string    // its pod
 	instance                  string    // slurmd's --instance-id
 	goneSince, fineSince      time.Time
+	goneAsked                 time.Time // a forced power-down was asked for while its slurmd was gone
 	markSince                 time.Time
 	since, changed, downSince time.Time
 	drained                   time.Time
@@ -375,6 +376,9 @@ func (w *world) answerRead(life int, d time.Duration, ev powersave.Event) {
 }
 
 // update is update_node: resume clears DRAIN, takes a node that is DOWN back, and frees the name of one that powers down.
+// updateTakes is how long an update may take until it is done.
+const updateTakes = 6 * time.Second
+
 func (w *world) update(u powersave.NodeUpdate, life int) {
 	where := w.node(u.Nodes[0]).index
 	answer := powersave.NodesUpdated{Update: u}
@@ -394,7 +398,7 @@ func (w *world) update(u powersave.NodeUpdate, life int) {
 			answer.Err = "invalid transition of " + name + " from " + n.state().String()
 		}
 	}
-	w.tellLife(life, w.delay(5*time.Millisecond, updateSlow, where, 6*time.Second), answer)
+	w.tellLife(life, w.delay(5*time.Millisecond, updateSlow, where, updateTakes), answer)
 }
 
 func (w *world) updateNode(n *node, u powersave.NodeUpdate) bool {
@@ -442,13 +446,19 @@ func (w *world) updateNode(n *node, u powersave.NodeUpdate) bool {
 	return true
 }
 
+// slurmdGone says that there is no slurmd for what slurmctld has on the node, which it has not noticed.
+func (w *world) slurmdGone(n *node) bool {
+	p := w.pods[n.index]
+	return n.serves() && (p == nil || !p.alive() || p.UID != n.uid)
+}
+
 // force is POWER_DOWN_FORCE: jobs are requeued or killed.
 func (w *world) force(n *node, byUs bool) {
 	if n.flags.Any(powersave.NodePoweringDown) {
 		return
 	}
-	if p := w.pods[n.index]; n.serves() && (p == nil || !p.alive() || p.UID != n.uid) {
-		byUs = false // its slurmd is gone, which slurmctld has not noticed: nothing is taken from anybody
+	if w.slurmdGone(n) || w.now.Sub(n.goneAsked) <= updateTakes { // another that comes just now has the jobs of the one before it
+		byUs = false // nothing is taken from anybody
 	}
 	if byUs {
 		w.mayForce(n)

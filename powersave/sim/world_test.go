@@ -256,7 +256,8 @@ func (w *world) act(a powersave.Action) {
 		n := w.node(a.Node)
 		w.call(w.delay(50*time.Millisecond, deleteSlow, n.index, 30*time.Second), func() { w.remove(a, n, life) })
 	case powersave.UpdateNodes:
-		w.call(w.delay(20*time.Millisecond, updateSlow, w.node(a.Update.Nodes[0]).index, 6*time.Second), func() { w.update(a.Update, life) })
+		w.mayAskForce(a.Update)
+		w.call(w.delay(20*time.Millisecond, updateSlow, w.node(a.Update.Nodes[0]).index, updateTakes), func() { w.update(a.Update, life) })
 	case powersave.MarkPod:
 		w.call(w.delay(50*time.Millisecond, createSlow, w.node(a.Node).index, 10*time.Second), func() { w.markPod(a, life) })
 	case powersave.ReadSlurm:
