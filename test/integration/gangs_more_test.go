@@ -157,6 +157,12 @@ func moreGangs(t *testing.T, c *cluster) {
 		set := c.build(nodeSet{name: "crash", nodes: "crash-[0-1]"})
 		set.Spec.Template.Spec.Containers[0].Command = []string{"/bin/sh", "-c", "echo no such luck >&2; exit 3"}
 		c.create(set)
+		for _, node := range []string{"crash-0", "crash-1"} { // three boots in a row have to crash
+			id := c.sbatch("sleep 1", "-p", "crash", "--nodelist="+node)
+			c.givenBack(id, node)
+			c.slurm("scancel", id)
+		}
+		c.waitZero("crash-[0-1]")
 		c.toldAndMended(c.sbatch("sleep 1", "-N2", "-p", "crash"), "crash", "slurmtide: crash: ")
 	})
 	t.Run("slurmd finds less than slurm.conf says", func(t *testing.T) {
