@@ -81,7 +81,7 @@ func (of tests) called(name ast.Expr) {
 }
 
 // word is something that tells of tests: a package, "real", a test, a subtest.
-var word = regexp.MustCompile("`([a-z0-9/]+)`:|\\b(real):|`(Test\\w+)`|\"([^\"]+)\"")
+var word = regexp.MustCompile("`([a-z0-9/-]+)`:|\\b(real):|`(Test\\w+)`|\"([^\"]+)\"")
 
 // missing are the tests in a text that are not where it says. named is how many there are.
 func missing(text string, have map[string]tests) (named int, problems []string) {
