@@ -73,29 +73,45 @@ func TestOutages(t *testing.T) {
 	})
 
 	t.Run("no kubelet", func(t *testing.T) {
-		running, during := map[*cluster]string{}, map[*cluster]string{}
+		type jobs struct{ wide, narrow, during string }
+		of := map[*cluster]jobs{}
+		serving, booting := []string{"cpu-0", "cpu-1", "cpu-2"}, []string{"cpu-4", "cpu-5"}
 		var inside []func()
 		each(t, func(c *cluster) {
-			running[c] = c.sbatch("sleep 100", "--nodelist=cpu-0")
-			c.waitJob(running[c], "RUNNING")
+			j := jobs{wide: c.sbatch("sleep 120", "-N2", "--nodelist=cpu-[0-1]"), narrow: c.sbatch("sleep 120", "--nodelist=cpu-2")}
+			c.waitJob(j.wide, "RUNNING")
+			c.waitJob(j.narrow, "RUNNING")
+			of[c] = j
 			inside = append(inside, c.outside())
 		})
+		host := os.Getenv("LOCALCLUSTER")
 		all[0].localcluster("stop", "kubelet")
 		stopped := time.Now()
-		each(t, func(c *cluster) { during[c] = c.sbatch("sleep 1", "-N2", "--nodelist=cpu-[4-5]") })
 		each(t, func(c *cluster) {
-			c.waitNodes("cpu-0", powersave.NodeDrain, 0)
+			j := of[c]
+			j.during = c.sbatch("sleep 1", "-N2", "--nodelist=cpu-[4-5]")
+			of[c] = j
+		})
+		each(t, func(c *cluster) {
+			c.waitNodes("cpu-[0-2]", powersave.NodeDrain, 0)
 			t.Logf("drained %v after the kubelet went: %s", time.Since(stopped).Round(time.Second), c.reason("cpu-0"))
-			assert.Regexp(t, `^slurmtide: host: \S+ is not ready`, c.reason("cpu-0"))
-			assert.Equal(t, "RUNNING", c.jobField(running[c], "JobState"))
-			assert.Equal(t, "CONFIGURING", c.jobField(during[c], "JobState"))
+			for _, node := range serving {
+				assert.Regexp(t, `^slurmtide: host: `+host+` is not ready`, c.reason(node), node)
+			}
+			for _, node := range booting {
+				assert.NotContains(t, c.reason(node), "slurmtide: host: ", "boots are left to their verdicts: %s", node)
+				assert.False(t, c.nodeStates(node)[node].Any(powersave.NodeDrain), node)
+			}
+			assert.Equal(t, "RUNNING", c.jobField(of[c].wide, "JobState"))
+			assert.Equal(t, "RUNNING", c.jobField(of[c].narrow, "JobState"))
+			assert.Equal(t, "CONFIGURING", c.jobField(of[c].during, "JobState"))
 		})
 		all[0].localcluster("up")
 		for _, back := range inside {
 			back()
 		}
 		each(t, func(c *cluster) { require.NoError(t, c.WaitReady(c.ctx)) }) // a kubelet that has just started knows no pods
-		each(t, func(c *cluster) { c.settled("cpu-[0-9]", running[c], during[c]) })
+		each(t, func(c *cluster) { c.settled("cpu-[0-9]", of[c].wide, of[c].narrow, of[c].during) })
 	})
 
 	// One version after the other: both share the one host's CPUs.
