@@ -57,19 +57,21 @@ func TestRestarts(t *testing.T) {
 		})
 		t.Run("slurmctld restarted while the job is configuring", func(t *testing.T) {
 			c.t = t
-			id := c.sbatch("sleep 1", "-N2")
-			c.eventually("the job to configure", func() (bool, string) {
-				state := c.jobField(id, "JobState")
-				return state == "CONFIGURING" || state == "RUNNING", state
-			})
+			id := c.sbatch("sleep 1", "-N2", "-p", "slow") // whose nodes cannot come up before ungate
+			c.eventually("the pods", func() (bool, string) { return len(c.slurmdPods()) == 2, "" })
+			require.Equal(t, "CONFIGURING", c.jobField(id, "JobState"))
 			c.restartSlurmctld("TERM")
-			c.settled("cpu-[0-9]", id)
+			assert.Equal(t, "CONFIGURING", c.jobField(id, "JobState"))
+			assert.Len(t, c.slurmdPods(), 2, "nothing is taken down meanwhile")
+			c.ungate("slow-[0-1]")
+			c.settled("slow-[0-1]", id)
 		})
 		t.Run("slurmctld killed while the job is configuring", func(t *testing.T) {
 			c.t = t
 			id := c.sbatch("sleep 1", "-N2", "-p", "slow")
 			c.waitJob(id, "CONFIGURING")
 			time.Sleep(7 * time.Second) // until it has saved its state
+			require.Equal(t, "CONFIGURING", c.jobField(id, "JobState"))
 			c.restartSlurmctld("KILL")
 			assert.Equal(t, "CONFIGURING", c.jobField(id, "JobState"))
 			c.ungate("slow-[0-1]")

@@ -21,6 +21,7 @@ func moreRestarts(t *testing.T, c *cluster) {
 		id := c.sbatch("sleep 1", "-N2", "-p", "slow")
 		c.eventually("the pods", func() (bool, string) { return len(c.slurmdPods()) == 2, "" })
 		time.Sleep(7 * time.Second) // until it has saved its state
+		require.Equal(t, "CONFIGURING", c.jobField(id, "JobState"))
 		require.NoError(t, c.Signal(c.ctx, "STOP", stack.ContainerSlurmctld))
 		c.eventually("the bridge to say what is wrong", func() (bool, string) {
 			said := c.status().Engine.SlurmError
@@ -32,6 +33,7 @@ func moreRestarts(t *testing.T, c *cluster) {
 			said := c.status().Engine.SlurmError
 			return said == "", said
 		})
+		assert.Equal(t, "CONFIGURING", c.jobField(id, "JobState"))
 		assert.Len(t, c.slurmdPods(), 2, "nothing is taken down meanwhile")
 		c.ungate("slow-[0-1]")
 		c.settled("slow-[0-1]", id)
