@@ -99,10 +99,21 @@ func (e *Engine) dropUpdates() {
 	}
 }
 
-// outdated says that the node has a pod of another revision than its NodeSet.
+// outdated says that the node has a pod that runs, of another revision than its NodeSet.
 func (e *Engine) outdated(n *node) bool {
-	set := e.sets[n.set]
-	return set.Revision != "" && n.pod != nil && (n.pod.Phase == PodRunning || n.pod.Phase == PodReady) && n.pod.Revision != set.Revision
+	return e.behind(n) && (n.pod.Phase == PodRunning || n.pod.Phase == PodReady)
+}
+
+// behind says that the node has a pod, up or on its way, of another revision than its NodeSet.
+func (e *Engine) behind(n *node) bool {
+	revision := e.sets[n.set].Revision
+	return revision != "" && n.alive() && n.pod.Phase != PodTerminating && n.pod.Revision != revision
+}
+
+// passing says that something is under way with the node that is over soon: it boots, goes, or has been changed since it was read.
+func (e *Engine) passing(n *node) bool {
+	return n.boot != nil || n.off != nil || n.dismissal != nil || n.care.update != nil || n.closing || n.warm.ask == StatePowerDown || n.read != e.reads.whole ||
+		n.slurm.State.Any(poweredOff|NodePowerDown|turning) || e.promised(n)
 }
 
 // replaces says that the node is out for an update, or has been chosen to be.
@@ -119,9 +130,8 @@ func (n *node) takenOut() bool {
 
 // replaceable says that nothing but jobs keeps the node's pod from being replaced.
 func (e *Engine) replaceable(n *node) bool {
-	const kept = judged | NodePowerDown | NodePowerDrain | NodeInvalidReg | turning
-	return n.read == e.reads.whole && serving(n.slurm.State) && !n.slurm.State.Any(kept) && n.nobodys() && n.boot == nil && n.off == nil &&
-		n.dismissal == nil && n.care.update == nil && !n.closing && n.warm.ask != StatePowerDown && !e.promised(n)
+	const kept = judged | NodePowerDrain | NodeInvalidReg
+	return serving(n.slurm.State) && !n.slurm.State.Any(kept) && n.nobodys() && !e.passing(n)
 }
 
 // keepUpdates goes on with rolling updates after each complete read.
@@ -157,7 +167,7 @@ func (e *Engine) keepUpdates() {
 // update does for one NodeSet what a complete read calls for; nodes are all of it, by name.
 func (e *Engine) update(set NodeSet, nodes []*node) {
 	var idle, busy, out []*node
-	up, serves, left := 0, 0, 0
+	up, serves, left, soon := 0, 0, 0, 0
 	for _, n := range nodes {
 		if n.read == 0 || n.missing {
 			continue
@@ -175,7 +185,9 @@ func (e *Engine) update(set NodeSet, nodes []*node) {
 		switch {
 		case n.takenOut():
 			out = append(out, n)
-		case !e.outdated(n):
+		case !e.behind(n):
+		case !e.outdated(n), e.passing(n):
+			soon++
 		case !e.replaceable(n):
 			left++
 		case state.Any(inUse):
@@ -211,6 +223,8 @@ func (e *Engine) update(set NodeSet, nodes []*node) {
 		}
 	case left > 0:
 		state.why, state.text = UpdateHeld, "the nodes left are drained by others, down, or bear somebody's reason"
+	case soon > 0:
+		state.why, state.text = UpdateReplacing, fmt.Sprintf("%d nodes boot, or power down: their turn comes when that is over", soon)
 	}
 	e.updates.of[set.Name] = state
 	for _, n := range take {
@@ -259,11 +273,11 @@ func (e *Engine) updateCounts(counts map[string]*NodeSetCounts) {
 		}
 	}
 	for _, n := range e.nodes {
-		if n.pod == nil || counts[n.set] == nil || counts[n.set].Update == nil || n.pod.Phase == PodFailed || n.pod.Phase == PodTerminating {
+		if !n.alive() || n.pod.Phase == PodTerminating || counts[n.set] == nil || counts[n.set].Update == nil {
 			continue
 		}
 		c := counts[n.set].Update
-		if n.pod.Revision == c.Revision {
+		if !e.behind(n) {
 			c.Updated++
 			continue
 		}
