@@ -19,9 +19,13 @@ import (
 const defaultMaxUnavailable = "25%"
 
 // revision names what a NodeSet's pods are made from: the template and the shape. What else is in a pod is its own boot's (job, offering), or
-// the bridge's (--conf-server).
+// the bridge's (--conf-server). In mode Cloud features and weight are slurmctld's alone, in slurm.conf: no pod has to be replaced for them.
 func revision(spec *v1alpha1.NodeSetSpec) string {
-	text, err := madeFrom(spec)
+	from := *spec
+	if from.Mode != v1alpha1.ModeDynamic {
+		from.Shape.Features, from.Shape.Weight = nil, nil
+	}
+	text, err := madeFrom(&from)
 	if err != nil { // of what the API server has sent as JSON
 		return ""
 	}

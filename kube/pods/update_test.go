@@ -29,6 +29,8 @@ func TestRevision(t *testing.T) {
 		"annotation":    {func(s *v1alpha1.NodeSetSpec) { s.Template.Annotations = map[string]string{"restarted": "now"} }, false},
 		"an empty list": {func(s *v1alpha1.NodeSetSpec) { s.Template.Spec.Tolerations = []corev1.Toleration{} }, true},
 		"memory":        {func(s *v1alpha1.NodeSetSpec) { s.Shape.RealMemory++ }, false},
+		"features":      {func(s *v1alpha1.NodeSetSpec) { s.Shape.Features = []string{"fast"} }, true},
+		"weight":        {func(s *v1alpha1.NodeSetSpec) { s.Shape.Weight = new(int32(5)) }, true},
 		"names":         {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = "cpu-[0-99]" }, true},
 		"replicas":      {func(s *v1alpha1.NodeSetSpec) { s.Replicas = new(int32(3)) }, true},
 		"offerings":     {func(s *v1alpha1.NodeSetSpec) { s.Offerings = []v1alpha1.Offering{{Name: "spot"}} }, true},
@@ -48,6 +50,9 @@ func TestRevision(t *testing.T) {
 			assert.Equal(t, revision(&ns.Spec), Observe(slim.(*corev1.Pod)).Revision, "the watch keeps it")
 		})
 	}
+	fast := newNodeSet("cpu", "cpu-[0-9]")
+	fast.Spec.Mode, fast.Spec.Shape.Features = v1alpha1.ModeDynamic, []string{"fast"}
+	assert.NotEqual(t, goodRevision, revision(&fast.Spec), "slurmd registers with them")
 	// However a quantity is written, it is the same when it has been read.
 	one, two := newNodeSet("cpu", "cpu-0"), newNodeSet("cpu", "cpu-0")
 	slurmd(one).Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000m")}
