@@ -203,6 +203,8 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		e.hostTainted(ev)
 	case WarmWished:
 		e.warmWished(ev)
+	case UpdateReserved:
+		e.updateReserved(ev)
 	case Leading:
 		e.lead(ev)
 	case GateOpened:
@@ -248,6 +250,7 @@ func (e *Engine) NextWake() time.Time {
 	}
 	sooner(e.roomsDue())
 	sooner(e.floorsDue())
+	sooner(e.updatesDue())
 	for _, b := range e.backs {
 		sooner(b.next())
 	}

@@ -287,6 +287,7 @@ type NodeSet struct {
 	// Revision of what its pods are made from: it changes with the template and the shape, and comes back with them. "" if it is not known.
 	Revision string
 	Rolling  *RollingUpdate // nil: pods of other revisions are left alone
+	Window   *UpdateWindow  // with Rolling: only then; nil: at any time
 	// Dynamic is set for mode Dynamic: its nodes have no power states, so the Engine is not told of it.
 	Dynamic *Dynamic
 }

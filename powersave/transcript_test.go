@@ -152,6 +152,12 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 				case "rolling":
 					most, percent := strings.CutSuffix(v, "%")
 					set.Rolling = &powersave.RollingUpdate{MaxUnavailable: int(p.int(most)), Percent: percent}
+				case "once": // from/for
+					from, duration, _ := strings.Cut(v, "/")
+					set.Window = &powersave.UpdateWindow{Schedule: once(epoch.Add(p.duration(from))), Duration: p.duration(duration)}
+				case "again": // every/for
+					from, duration, _ := strings.Cut(v, "/")
+					set.Window = &powersave.UpdateWindow{Schedule: every(p.duration(from)), Duration: p.duration(duration)}
 				case "spec":
 					set.SpecGeneration = p.int(v)
 				case "offering":
@@ -362,6 +368,8 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		return ev
 	case "leading":
 		return powersave.Leading{Leading: args[0] == "yes", Others: len(args) > 1}
+	case "reserved":
+		return powersave.UpdateReserved{NodeSet: args[0], Err: strings.Join(args[1:], " ")}
 	case "gate-closed":
 		return powersave.GateClosed{ID: uint64(p.int(args[0]))}
 	}
@@ -491,6 +499,9 @@ func (p *player) status() []string {
 	for _, s := range st.NodeSets {
 		if u := s.Update; u != nil {
 			out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %d of %s, %d outdated, most of %s, %d being replaced %s %s", s.Name, u.Updated, u.Revision, u.Outdated, u.Current, u.Replacing, u.Why, u.Text)))
+			if r := u.Reserve; r != nil {
+				out = append(out, fmt.Sprintf("%s: reserve %s from %s to %s", s.Name, r.Nodes, r.Begin.Sub(epoch), r.End.Sub(epoch)))
+			}
 		}
 	}
 	for _, b := range st.Boots {
@@ -518,6 +529,16 @@ type every time.Duration
 func (d every) Next(t time.Time) time.Time {
 	n := max(t.Sub(epoch)/time.Duration(d)+1, 1)
 	return epoch.Add(n * time.Duration(d))
+}
+
+// once is a schedule with one beginning.
+type once time.Time
+
+func (o once) Next(t time.Time) time.Time {
+	if time.Time(o).After(t) {
+		return time.Time(o)
+	}
+	return time.Time{}
 }
 
 func (p *player) pod(f []string) powersave.Pod {

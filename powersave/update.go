@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A pod bears the revision of its NodeSet that it was made from. Pods of other revisions than the NodeSet's are outdated. With RollingUpdate
@@ -37,6 +38,8 @@ const (
 	UpdateReplacing  UpdateWait = "Replacing"  // nodes are out, and as many as may be
 	UpdateBackingOff UpdateWait = "BackingOff" // the NodeSet's breakers are open: what is taken down might not come back
 	UpdateHeld       UpdateWait = "Held"       // the nodes left are drained by others, down, or bear somebody's reason
+	UpdateScheduled  UpdateWait = "Scheduled"  // the window in which nodes are replaced is yet to begin
+	UpdateWindowOver UpdateWait = "WindowOver" // it has ended, and there is no other
 	UpdateUnread     UpdateWait = "NotRead"    // Slurm has not been read since, or not for a while
 )
 
@@ -49,6 +52,8 @@ type UpdateCounts struct {
 	Replacing int        `json:"replacing"` // of them, those whose node is drained, or about to go, for that reason
 	Why       UpdateWait `json:"why,omitempty"`
 	Text      string     `json:"text,omitempty"`
+	// Reserve is what Slurm is to keep free of new jobs for it: the nodes of outdated pods, in the window. Nil: nothing, or it is not known, see Why.
+	Reserve *Reserve `json:"reserve,omitempty"`
 }
 
 const (
@@ -62,7 +67,9 @@ type updates struct {
 	rolling  map[string]bool // NodeSets
 	read     int             // number of the complete read that was acted on last
 	of       map[string]updateState
-	draining []*node // until their jobs have ended; read more often
+	draining []*node           // until their jobs have ended; read more often
+	windowAt time.Time         // when a window begins or ends next; zero: none does
+	refused  map[string]string // why windows are not reserved in Slurm, by NodeSet
 }
 
 type updateState struct {
@@ -83,17 +90,19 @@ func (e *Engine) setUpdates() {
 			u.rolling[name] = true
 		}
 	}
+	maps.DeleteFunc(u.refused, func(name, _ string) bool { return e.sets[name].Window == nil })
 	for _, n := range e.nodes {
 		n.care.replace = n.care.replace && u.rolling[n.set]
 	}
 	if len(u.rolling) > 0 && e.leading {
 		e.reads.wantComplete(e.now)
 	}
+	e.setWindows()
 }
 
 // dropUpdates forgets them: another bridge leads, or did.
 func (e *Engine) dropUpdates() {
-	e.updates.of, e.updates.draining = nil, nil
+	e.updates.of, e.updates.draining, e.updates.refused = nil, nil, nil
 	for _, n := range e.nodes {
 		n.care.replace = false
 	}
@@ -137,6 +146,10 @@ func (e *Engine) replaceable(n *node) bool {
 // keepUpdates goes on with rolling updates after each complete read.
 func (e *Engine) keepUpdates() {
 	u := &e.updates
+	if !u.windowAt.IsZero() && !u.windowAt.After(e.now) {
+		e.setWindows()
+		u.read = -1 // the newest read is to be looked at once more: a window has begun, or ended
+	}
 	switch {
 	case !e.leading || !e.setsRead || !e.podsRead || e.blind || e.reads.whole == u.read:
 		return
@@ -207,6 +220,8 @@ func (e *Engine) update(set NodeSet, nodes []*node) {
 	switch {
 	case set.Problem != "":
 		limit, state = 0, updateState{true, UpdateHeld, set.Problem}
+	case set.Window != nil && !set.Window.open(e.now):
+		limit, state = 0, set.Window.waits(e.now)
 	case !choice.OK:
 		limit, state = 0, updateState{!choice.Soon, UpdateBackingOff, choice.Why}
 	case len(probes) > 0: // it decides for all
@@ -266,7 +281,7 @@ func (e *Engine) updateCounts(counts map[string]*NodeSetCounts) {
 	if !e.podsRead {
 		return
 	}
-	old := map[string]map[string]int{} // outdated pods by NodeSet and revision
+	old, nodes := map[string]map[string]int{}, map[string][]string{} // outdated pods by NodeSet and revision, and their nodes
 	for name, c := range counts {
 		if set := e.sets[name]; set.Revision != "" {
 			c.Update = &UpdateCounts{Revision: set.Revision, Current: set.Revision}
@@ -286,6 +301,7 @@ func (e *Engine) updateCounts(counts map[string]*NodeSetCounts) {
 			old[n.set] = map[string]int{}
 		}
 		old[n.set][n.pod.Revision]++
+		nodes[n.set] = append(nodes[n.set], n.name)
 		if n.takenOut() {
 			c.Replacing++
 		}
@@ -308,6 +324,10 @@ func (e *Engine) updateCounts(counts map[string]*NodeSetCounts) {
 			c.Why, c.Text = UpdateUnread, cmp.Or(stale, "Slurm has not been read since")
 		default:
 			c.Why, c.Text = state.why, state.text
+			c.Reserve = e.reserve(e.sets[name], nodes[name])
+			if refused := e.updates.refused[name]; refused != "" && c.Reserve != nil {
+				c.Text += "; not reserved in Slurm: " + refused
+			}
 		}
 	}
 }

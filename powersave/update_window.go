@@ -1,0 +1,102 @@
+package powersave
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+// UpdateWindow is when outdated pods are replaced (spec.updateStrategy.scheduled): only while it is open are nodes taken out. What is drained
+// when it ends is put back.
+type UpdateWindow struct {
+	Schedule Schedule
+	Duration time.Duration
+}
+
+// At gives the window that is open at a time, or else the next one; false: there is none.
+func (w *UpdateWindow) At(now time.Time) (begin, end time.Time, found bool) {
+	begin = w.Schedule.Next(now.Add(-w.Duration))
+	if begin.IsZero() {
+		return begin, end, false
+	}
+	return begin, begin.Add(w.Duration), true
+}
+
+func (w *UpdateWindow) open(now time.Time) bool {
+	begin, _, found := w.At(now)
+	return found && !begin.After(now)
+}
+
+// waits says what is waited for while the window is not open.
+func (w *UpdateWindow) waits(now time.Time) updateState {
+	begin, end, found := w.At(now)
+	if !found {
+		return updateState{true, UpdateWindowOver, "the window is over, and no other comes: set another start"}
+	}
+	return updateState{true, UpdateScheduled, fmt.Sprintf("they are replaced between %s and %s", begin.UTC().Format(time.RFC3339), end.UTC().Format(time.RFC3339))}
+}
+
+// Reserve is what is to be reserved in Slurm for an update, so that jobs which would run into its window are placed elsewhere, or wait.
+type Reserve struct {
+	Begin time.Time `json:"begin"`
+	End   time.Time `json:"end"`
+	Nodes string    `json:"nodes"` // a hostlist
+}
+
+// UpdateReserved says what came of a reservation for a NodeSet's update; an empty Err means that Slurm has it.
+type UpdateReserved struct{ NodeSet, Err string }
+
+func (UpdateReserved) event() {}
+
+func (e *Engine) updateReserved(ev UpdateReserved) {
+	u := &e.updates
+	if u.refused == nil {
+		u.refused = map[string]string{}
+	}
+	u.refused[ev.NodeSet] = ev.Err
+	if ev.Err == "" {
+		delete(u.refused, ev.NodeSet)
+	}
+}
+
+// setWindows works out when a window begins or ends next.
+func (e *Engine) setWindows() {
+	u := &e.updates
+	u.windowAt = time.Time{}
+	for name := range u.rolling {
+		w := e.sets[name].Window
+		if w == nil {
+			continue
+		}
+		begin, end, found := w.At(e.now)
+		if found && !begin.After(e.now) {
+			begin = end
+		}
+		if found && (u.windowAt.IsZero() || begin.Before(u.windowAt)) {
+			u.windowAt = begin
+		}
+	}
+}
+
+// updatesDue is when keepUpdates has something to do; zero: no time is known.
+func (e *Engine) updatesDue() time.Time {
+	if !e.leading {
+		return time.Time{}
+	}
+	return e.updates.windowAt
+}
+
+// reserve is what to reserve for the update of a NodeSet, with the nodes whose pods are outdated.
+func (e *Engine) reserve(set NodeSet, nodes []string) *Reserve {
+	if set.Window == nil || set.Problem != "" || len(nodes) == 0 {
+		return nil
+	}
+	begin, end, found := set.Window.At(e.now)
+	if !found {
+		return nil
+	}
+	slices.Sort(nodes)
+	return &Reserve{Begin: begin, End: end, Nodes: slurmconf.CompressHostlist(nodes)}
+}
