@@ -30,6 +30,8 @@ type api struct {
 	deleteNode func(name string) request
 	// reservations are asked for without update_time: all of them.
 	reservations request
+	reserve      func(r reservation) request // makes it, or changes it; nil before v0.0.43
+	unreserve    func(name string) request   // nil before v0.0.43
 	jobAPI
 }
 
@@ -43,11 +45,15 @@ func apis() []*api {
 				return func(s string) (*http.Request, error) { return v0045.NewSlurmV0045DeleteNodeRequest(s, name) }
 			},
 			reservations: func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetReservationsRequest(s, nil) },
-			ping:         v0045.NewSlurmV0045GetPingRequest,
-			diag:         v0045.NewSlurmV0045GetDiagRequest,
-			nodes:        func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetNodesRequest(s, nil) },
-			partitions:   func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetPartitionsRequest(s, nil) },
-			conf:         func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetConfRequest(s, nil) },
+			reserve:      reserveV0045,
+			unreserve: func(name string) request {
+				return func(s string) (*http.Request, error) { return v0045.NewSlurmV0045DeleteReservationRequest(s, name) }
+			},
+			ping:       v0045.NewSlurmV0045GetPingRequest,
+			diag:       v0045.NewSlurmV0045GetDiagRequest,
+			nodes:      func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetNodesRequest(s, nil) },
+			partitions: func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetPartitionsRequest(s, nil) },
+			conf:       func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetConfRequest(s, nil) },
 			node: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetNodeRequest(s, name, nil) }
 			},
@@ -69,10 +75,14 @@ func apis() []*api {
 				return func(s string) (*http.Request, error) { return v0044.NewSlurmV0044DeleteNodeRequest(s, name) }
 			},
 			reservations: func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetReservationsRequest(s, nil) },
-			ping:         v0044.NewSlurmV0044GetPingRequest,
-			diag:         v0044.NewSlurmV0044GetDiagRequest,
-			nodes:        func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetNodesRequest(s, nil) },
-			partitions:   func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetPartitionsRequest(s, nil) },
+			reserve:      reserveV0044,
+			unreserve: func(name string) request {
+				return func(s string) (*http.Request, error) { return v0044.NewSlurmV0044DeleteReservationRequest(s, name) }
+			},
+			ping:       v0044.NewSlurmV0044GetPingRequest,
+			diag:       v0044.NewSlurmV0044GetDiagRequest,
+			nodes:      func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetNodesRequest(s, nil) },
+			partitions: func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetPartitionsRequest(s, nil) },
 			node: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetNodeRequest(s, name, nil) }
 			},
@@ -94,10 +104,14 @@ func apis() []*api {
 				return func(s string) (*http.Request, error) { return v0043.NewSlurmV0043DeleteNodeRequest(s, name) }
 			},
 			reservations: func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetReservationsRequest(s, nil) },
-			ping:         v0043.NewSlurmV0043GetPingRequest,
-			diag:         v0043.NewSlurmV0043GetDiagRequest,
-			nodes:        func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetNodesRequest(s, nil) },
-			partitions:   func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetPartitionsRequest(s, nil) },
+			reserve:      reserveV0043,
+			unreserve: func(name string) request {
+				return func(s string) (*http.Request, error) { return v0043.NewSlurmV0043DeleteReservationRequest(s, name) }
+			},
+			ping:       v0043.NewSlurmV0043GetPingRequest,
+			diag:       v0043.NewSlurmV0043GetDiagRequest,
+			nodes:      func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetNodesRequest(s, nil) },
+			partitions: func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetPartitionsRequest(s, nil) },
 			node: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetNodeRequest(s, name, nil) }
 			},

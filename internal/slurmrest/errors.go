@@ -16,41 +16,42 @@ import (
 
 // Slurm error numbers this package decides by (slurm/slurm_errno.h, equal in 24.11 and 26.05).
 const (
-	errCommConnect       = 1001 // SLURM_COMMUNICATIONS_CONNECTION_ERROR
-	errCommSend          = 1002 // SLURM_COMMUNICATIONS_SEND_ERROR
-	errCommReceive       = 1003 // SLURM_COMMUNICATIONS_RECEIVE_ERROR
-	errCommShutdown      = 1004 // SLURM_COMMUNICATIONS_SHUTDOWN_ERROR
-	errProtocolAuth      = 1007 // SLURM_PROTOCOL_AUTHENTICATION_ERROR
-	errCommRejected      = 1019 // SLURM_COMMUNICATIONS_REJECTED
-	errCommConnTimeout   = 1021 // SLURM_COMMUNICATIONS_CONNECT_TIMEOUT
-	errCommWriteTimeout  = 1022 // SLURM_COMMUNICATIONS_WRITE_TIMEOUT
-	errCommReadTimeout   = 1023 // SLURM_COMMUNICATIONS_READ_TIMEOUT
-	errCtldConnect       = 1800 // SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR
-	errCtldSend          = 1801 // SLURMCTLD_COMMUNICATIONS_SEND_ERROR
-	errCtldReceive       = 1802 // SLURMCTLD_COMMUNICATIONS_RECEIVE_ERROR
-	errCtldShutdown      = 1803 // SLURMCTLD_COMMUNICATIONS_SHUTDOWN_ERROR
-	errCtldBackoff       = 1804 // SLURMCTLD_COMMUNICATIONS_BACKOFF
-	errCtldHardDrop      = 1805 // SLURMCTLD_COMMUNICATIONS_HARD_DROP
-	errAccessDenied      = 2002 // ESLURM_ACCESS_DENIED
-	errUserIDMissing     = 2010 // ESLURM_USER_ID_MISSING: the user may not do this
-	errInvalidJobID      = 2017 // ESLURM_INVALID_JOB_ID: slurmctld does not know the job (any more)
-	errInvalidNodeName   = 2018 // ESLURM_INVALID_NODE_NAME
-	errAlreadyDone       = 2021 // ESLURM_ALREADY_DONE: a signal for a job that has ended
-	errJobPending        = 2024 // ESLURM_JOB_PENDING: nothing to requeue
-	errStandby           = 2027 // ESLURM_IN_STANDBY_MODE
-	errInvalidNodeState  = 2028 // ESLURM_INVALID_NODE_STATE: 24.11's word for a refused transition
-	errDisabled          = 2037 // ESLURM_DISABLED: a requeue of a job with --no-requeue
-	errBatchOnly         = 2039 // ESLURM_BATCH_ONLY: a requeue of a job of srun or salloc
-	errJobNotPending     = 2073 // ESLURM_JOB_NOT_PENDING
-	errJobFinished       = 2084 // ESLURM_JOB_FINISHED: an update of a job that has ended
-	errStandbyUseBackup  = 2131 // ESLURM_IN_STANDBY_USE_BACKUP
-	errInvalidTransition = 2180 // ESLURM_INVALID_NODE_STATE_TRANSITION, newer releases
-	errIncompletePacket  = 5003 // ESLURM_PROTOCOL_INCOMPLETE_PACKET
-	errSocketTimeout     = 5004 // SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT
-	errSocketZeroBytes   = 5005 // SLURM_PROTOCOL_SOCKET_ZERO_BYTES_SENT
-	errAuthFirst         = 6000 // ESLURM_AUTH_CRED_INVALID and following
-	errAuthLast          = 6011
-	errRestAuthFail      = 9008 // ESLURM_REST_AUTH_FAIL
+	errCommConnect        = 1001 // SLURM_COMMUNICATIONS_CONNECTION_ERROR
+	errCommSend           = 1002 // SLURM_COMMUNICATIONS_SEND_ERROR
+	errCommReceive        = 1003 // SLURM_COMMUNICATIONS_RECEIVE_ERROR
+	errCommShutdown       = 1004 // SLURM_COMMUNICATIONS_SHUTDOWN_ERROR
+	errProtocolAuth       = 1007 // SLURM_PROTOCOL_AUTHENTICATION_ERROR
+	errCommRejected       = 1019 // SLURM_COMMUNICATIONS_REJECTED
+	errCommConnTimeout    = 1021 // SLURM_COMMUNICATIONS_CONNECT_TIMEOUT
+	errCommWriteTimeout   = 1022 // SLURM_COMMUNICATIONS_WRITE_TIMEOUT
+	errCommReadTimeout    = 1023 // SLURM_COMMUNICATIONS_READ_TIMEOUT
+	errCtldConnect        = 1800 // SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR
+	errCtldSend           = 1801 // SLURMCTLD_COMMUNICATIONS_SEND_ERROR
+	errCtldReceive        = 1802 // SLURMCTLD_COMMUNICATIONS_RECEIVE_ERROR
+	errCtldShutdown       = 1803 // SLURMCTLD_COMMUNICATIONS_SHUTDOWN_ERROR
+	errCtldBackoff        = 1804 // SLURMCTLD_COMMUNICATIONS_BACKOFF
+	errCtldHardDrop       = 1805 // SLURMCTLD_COMMUNICATIONS_HARD_DROP
+	errAccessDenied       = 2002 // ESLURM_ACCESS_DENIED
+	errUserIDMissing      = 2010 // ESLURM_USER_ID_MISSING: the user may not do this
+	errInvalidJobID       = 2017 // ESLURM_INVALID_JOB_ID: slurmctld does not know the job (any more)
+	errInvalidNodeName    = 2018 // ESLURM_INVALID_NODE_NAME
+	errAlreadyDone        = 2021 // ESLURM_ALREADY_DONE: a signal for a job that has ended
+	errJobPending         = 2024 // ESLURM_JOB_PENDING: nothing to requeue
+	errStandby            = 2027 // ESLURM_IN_STANDBY_MODE
+	errInvalidNodeState   = 2028 // ESLURM_INVALID_NODE_STATE: 24.11's word for a refused transition
+	errDisabled           = 2037 // ESLURM_DISABLED: a requeue of a job with --no-requeue
+	errBatchOnly          = 2039 // ESLURM_BATCH_ONLY: a requeue of a job of srun or salloc
+	errReservationInvalid = 2053 // ESLURM_RESERVATION_INVALID: slurmctld has none of that name
+	errJobNotPending      = 2073 // ESLURM_JOB_NOT_PENDING
+	errJobFinished        = 2084 // ESLURM_JOB_FINISHED: an update of a job that has ended
+	errStandbyUseBackup   = 2131 // ESLURM_IN_STANDBY_USE_BACKUP
+	errInvalidTransition  = 2180 // ESLURM_INVALID_NODE_STATE_TRANSITION, newer releases
+	errIncompletePacket   = 5003 // ESLURM_PROTOCOL_INCOMPLETE_PACKET
+	errSocketTimeout      = 5004 // SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT
+	errSocketZeroBytes    = 5005 // SLURM_PROTOCOL_SOCKET_ZERO_BYTES_SENT
+	errAuthFirst          = 6000 // ESLURM_AUTH_CRED_INVALID and following
+	errAuthLast           = 6011
+	errRestAuthFail       = 9008 // ESLURM_REST_AUTH_FAIL
 )
 
 // fate says what a failed request did at slurmctld.

@@ -199,6 +199,7 @@ func nodeGone(words []string) bool {
 type Reservations struct {
 	Nodes  map[string]string    // hostlists, by the reservation's name
 	Starts map[string]time.Time // when they begin; likewise
+	Ends   map[string]time.Time // when they end; likewise
 }
 
 // Read takes the next reservation object from dec.
@@ -207,6 +208,7 @@ func (r *Reservations) Read(dec *json.Decoder) error {
 		Name  string `json:"name"`
 		Nodes string `json:"node_list"`
 		Start Number `json:"start_time"`
+		End   Number `json:"end_time"`
 	}
 	if err := dec.Decode(&w); err != nil {
 		return err
@@ -215,8 +217,8 @@ func (r *Reservations) Read(dec *json.Decoder) error {
 		return errors.New("a reservation without a name")
 	}
 	if r.Nodes == nil {
-		r.Nodes, r.Starts = map[string]string{}, map[string]time.Time{}
+		r.Nodes, r.Starts, r.Ends = map[string]string{}, map[string]time.Time{}, map[string]time.Time{}
 	}
-	r.Nodes[w.Name], r.Starts[w.Name] = w.Nodes, w.Start.Time()
+	r.Nodes[w.Name], r.Starts[w.Name], r.Ends[w.Name] = w.Nodes, w.Start.Time(), w.End.Time()
 	return nil
 }
