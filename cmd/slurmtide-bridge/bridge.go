@@ -21,6 +21,7 @@ import (
 	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
+	"github.com/slurmtide/slurmtide/powersave/reserve"
 	"github.com/slurmtide/slurmtide/powersave/spool"
 	"github.com/slurmtide/slurmtide/scaler"
 	aheadloop "github.com/slurmtide/slurmtide/scaler/ahead/loop"
@@ -98,6 +99,7 @@ func runBridge(c *urfave.Context) error {
 	var b *bridge.Bridge // set before kube.Run can report anything
 	var d *loop.Loop     // likewise
 	var a *aheadloop.Loop
+	var r *reserve.Loop
 	kube, err := pods.New(kubeConfig, c.String("namespace"), c.String("cluster"), pods.Options{
 		PodOptions: pods.PodOptions{ConfServer: c.String("conf-server"), Service: c.String("pod-service")},
 		QPS:        float32(c.Float64("kube-qps")), Burst: c.Int("kube-burst"), Log: log,
@@ -129,11 +131,14 @@ func runBridge(c *urfave.Context) error {
 		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, Version: c.App.Version,
 		Engine:   powersave.Config{BadHardware: reasons},
 		Others:   func() []powersave.NodeSetCounts { return d.Counts() },
-		OnCounts: func(counts []powersave.NodeSetCounts) { a.Counts(counts) },
+		OnCounts: func(counts []powersave.NodeSetCounts) { a.Counts(counts); r.Counts(counts) },
 	})
 	a = aheadloop.New(aheadloop.Config{
 		Slurm: slurm, Log: log, Metrics: aheadloop.NewMetrics(registry), Options: scaler.Options{Select: selects},
 		Tell: func(w powersave.WarmWished) { b.WarmWished(w) },
+	})
+	r = reserve.New(reserve.Config{
+		Slurm: slurm, Namespace: c.String("namespace"), Log: log, Tell: func(t powersave.UpdateReserved) { b.UpdateReserved(t) },
 	})
 	d = loop.New(loop.Config{
 		Slurm: slurm, Kubernetes: kube, Log: log.With("mode", "Dynamic"), Metrics: loop.NewMetrics(registry),
@@ -144,9 +149,10 @@ func runBridge(c *urfave.Context) error {
 		func(ctx context.Context) error { return spool.Serve(ctx, socket, b, log) },
 		d.Run,
 		a.Run,
+		r.Run,
 		func(ctx context.Context) error { return kube.Run(ctx, newSplit(b, d, a)) },
 		func(ctx context.Context) error { return watchAccess(ctx, kube, log) },
-		func(ctx context.Context) error { return lead(ctx, kube, identity, c.String("cluster"), b, d, a) },
+		func(ctx context.Context) error { return lead(ctx, kube, identity, c.String("cluster"), b, d, a, r) },
 	}
 	if taint != nil {
 		parts = append(parts, func(ctx context.Context) error { return watchHostMarks(ctx, kube, log) })
@@ -181,7 +187,7 @@ func identity(sp *spool.Spool) (string, error) {
 }
 
 // lead keeps trying for the lease of the cluster's bridges.
-func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *bridge.Bridge, d *loop.Loop, a *aheadloop.Loop) error {
+func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *bridge.Bridge, d *loop.Loop, a *aheadloop.Loop, r *reserve.Loop) error {
 	return kube.Lead(ctx, identity, func(l pods.Leadership) {
 		lease := bridge.Lease{Name: pods.LeaseName(cluster), Identity: identity, Holder: l.Holder, Leading: l.Leading}
 		if l.Err != nil {
@@ -190,6 +196,7 @@ func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *b
 		b.Lease(lease)
 		d.Lead(l.Leading)
 		a.Lead(l.Leading)
+		r.Lead(l.Leading)
 	})
 }
 

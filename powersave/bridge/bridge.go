@@ -275,6 +275,9 @@ func (b *Bridge) NodeSets(sets []powersave.NodeSet) {
 // WarmWished takes which nodes should be up for jobs that are yet to start.
 func (b *Bridge) WarmWished(w powersave.WarmWished) { b.tell(w) }
 
+// UpdateReserved takes what came of a reservation for an update.
+func (b *Bridge) UpdateReserved(r powersave.UpdateReserved) { b.tell(r) }
+
 // Poked implements spool.Handler.
 func (b *Bridge) Poked() {
 	select {

@@ -1,0 +1,112 @@
+// Package reserve keeps the reservations that updates of NodeSets want in Slurm: what is outdated is to be free of jobs when the window
+// begins (spec.updateStrategy, type Scheduled). The engine of package powersave says what to reserve; nothing it does depends on it.
+package reserve
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+// shortest is how long a reservation has to last for it to be made.
+const shortest = time.Minute
+
+// wish is what is known of a NodeSet: what to reserve, nil if nothing is to be.
+type wish struct {
+	reserve *powersave.Reserve
+	known   bool // else what there is stays as it is
+}
+
+// step makes a reservation, changes it, or drops it.
+type step struct {
+	nodeSet string
+	drop    bool
+	made    bool      // there is one of that name
+	begin   time.Time // zero: as it is, for it has begun
+	end     time.Time
+	nodes   []string
+}
+
+// plan says what to do for the reservations of our NodeSets to be as wished; have are those of Slurm by the name of the NodeSet. What is of a
+// NodeSet that is gone is dropped, unless none at all is known.
+func plan(now time.Time, have map[string]powersave.Reserve, wishes map[string]wish) (steps []step) {
+	names := map[string]bool{}
+	for name := range have {
+		names[name] = len(wishes) > 0
+	}
+	for name := range wishes {
+		names[name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		w, ours := wishes[name]
+		is, there := have[name]
+		switch {
+		case !names[name], ours && !w.known:
+		case w.reserve == nil && there:
+			steps = append(steps, step{nodeSet: name, drop: true, made: true})
+		case w.reserve == nil, w.reserve.End.Sub(now) < shortest:
+		default:
+			steps = append(steps, toward(now, name, is, there, *w.reserve)...)
+		}
+	}
+	return steps
+}
+
+// toward makes the reservation of a NodeSet what it is to be. slurmctld does not move the beginning of one that has begun
+// (reservation.c update_resv).
+func toward(now time.Time, name string, is powersave.Reserve, there bool, want powersave.Reserve) []step {
+	begun, begins := there && !is.Begin.After(now), !want.Begin.After(now)
+	s := step{nodeSet: name, made: there, begin: want.Begin, end: want.End, nodes: nodesOf(want.Nodes)}
+	if begins {
+		s.begin = now
+	}
+	switch {
+	case !there:
+		return []step{s}
+	case begun && !begins:
+		s.made = false
+		return []step{{nodeSet: name, drop: true, made: true}, s}
+	case is.End.Unix() == want.End.Unix() && (begun || is.Begin.Unix() == want.Begin.Unix()) && slices.Equal(nodesOf(is.Nodes), s.nodes):
+		return nil
+	case begun:
+		s.begin = time.Time{}
+	}
+	return []step{s}
+}
+
+// nodesOf gives the names in a hostlist, sorted; none of one that cannot be read.
+func nodesOf(hostlist string) []string {
+	list, err := slurmconf.ParseHostlist(hostlist)
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(list.All())
+}
+
+// wishesOf reads what the engine says.
+func wishesOf(counts []powersave.NodeSetCounts) map[string]wish {
+	wishes := make(map[string]wish, len(counts))
+	for _, c := range counts {
+		w := wish{}
+		if u := c.Update; u != nil && u.Why != powersave.UpdateUnread {
+			w = wish{u.Reserve, true}
+		}
+		wishes[c.Name] = w
+	}
+	return wishes
+}
+
+// own gives the reservations whose names begin so, by the rest of the name.
+func own(all map[string]powersave.Reserve, prefix string) map[string]powersave.Reserve {
+	ours := map[string]powersave.Reserve{}
+	for name, r := range all {
+		if nodeSet, is := strings.CutPrefix(name, prefix); is && nodeSet != "" {
+			ours[nodeSet] = r
+		}
+	}
+	return ours
+}

@@ -1,0 +1,90 @@
+package reserve
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func at(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+
+func TestPlan(t *testing.T) {
+	r := func(nodes string, begin, end int) powersave.Reserve {
+		return powersave.Reserve{Begin: at(begin), End: at(end), Nodes: nodes}
+	}
+	wants := func(nodes string, begin, end int) wish { w := r(nodes, begin, end); return wish{&w, true} }
+	none := wish{nil, true}
+	for name, tc := range map[string]struct {
+		have   map[string]powersave.Reserve
+		wishes map[string]wish
+		want   []step
+	}{
+		"nothing": {wishes: map[string]wish{"cpu": none}},
+		"new": {
+			wishes: map[string]wish{"cpu": wants("cpu-[0-1]", 10, 40)},
+			want:   []step{{nodeSet: "cpu", begin: at(10), end: at(40), nodes: []string{"cpu-0", "cpu-1"}}},
+		},
+		"new, in the window": {
+			wishes: map[string]wish{"cpu": wants("cpu-0", -10, 20)},
+			want:   []step{{nodeSet: "cpu", begin: at(0), end: at(20), nodes: []string{"cpu-0"}}},
+		},
+		"new, about to end": {wishes: map[string]wish{"cpu": {&powersave.Reserve{Begin: at(-10), End: noon.Add(59 * time.Second), Nodes: "cpu-0"}, true}}},
+		"as it is":          {have: map[string]powersave.Reserve{"cpu": r("cpu-[0-1]", 10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-[1,0]", 10, 40)}},
+		"as it is, begun late": {
+			have: map[string]powersave.Reserve{"cpu": r("cpu-0", -3, 40)}, wishes: map[string]wish{"cpu": wants("cpu-0", -10, 40)},
+		},
+		"fewer nodes": {
+			have: map[string]powersave.Reserve{"cpu": r("cpu-[0-1]", 10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-1", 10, 40)},
+			want: []step{{nodeSet: "cpu", made: true, begin: at(10), end: at(40), nodes: []string{"cpu-1"}}},
+		},
+		"fewer nodes, begun": {
+			have: map[string]powersave.Reserve{"cpu": r("cpu-[0-1]", -10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-1", -10, 40)},
+			want: []step{{nodeSet: "cpu", made: true, end: at(40), nodes: []string{"cpu-1"}}},
+		},
+		"another end": {
+			have: map[string]powersave.Reserve{"cpu": r("cpu-0", -10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-0", -10, 90)},
+			want: []step{{nodeSet: "cpu", made: true, end: at(90), nodes: []string{"cpu-0"}}},
+		},
+		"another beginning": {
+			have: map[string]powersave.Reserve{"cpu": r("cpu-0", 10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-0", 20, 50)},
+			want: []step{{nodeSet: "cpu", made: true, begin: at(20), end: at(50), nodes: []string{"cpu-0"}}},
+		},
+		"another beginning, at once": {
+			have: map[string]powersave.Reserve{"cpu": r("cpu-0", 10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-0", -1, 40)},
+			want: []step{{nodeSet: "cpu", made: true, begin: at(0), end: at(40), nodes: []string{"cpu-0"}}},
+		},
+		"put off when it has begun": {
+			have: map[string]powersave.Reserve{"cpu": r("cpu-0", -1, 40)}, wishes: map[string]wish{"cpu": wants("cpu-0", 60, 90)},
+			want: []step{{nodeSet: "cpu", drop: true, made: true}, {nodeSet: "cpu", begin: at(60), end: at(90), nodes: []string{"cpu-0"}}},
+		},
+		"done": {
+			have: map[string]powersave.Reserve{"cpu": r("cpu-0", -1, 40)}, wishes: map[string]wish{"cpu": none},
+			want: []step{{nodeSet: "cpu", drop: true, made: true}},
+		},
+		"not known":               {have: map[string]powersave.Reserve{"cpu": r("cpu-0", -1, 40)}, wishes: map[string]wish{"cpu": {}}},
+		"its NodeSet is gone":     {have: map[string]powersave.Reserve{"gpu": r("gpu-0", -1, 40)}, wishes: map[string]wish{"cpu": none}, want: []step{{nodeSet: "gpu", drop: true, made: true}}},
+		"no NodeSet is known":     {have: map[string]powersave.Reserve{"gpu": r("gpu-0", -1, 40)}},
+		"of several, one is done": {have: map[string]powersave.Reserve{"a": r("a-0", 1, 40), "b": r("b-0", 1, 40)}, wishes: map[string]wish{"a": none, "b": wants("b-0", 1, 40)}, want: []step{{nodeSet: "a", drop: true, made: true}}},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, plan(noon, tc.have, tc.wishes)) })
+	}
+}
+
+func TestWishes(t *testing.T) {
+	r := &powersave.Reserve{Nodes: "cpu-0"}
+	assert.Equal(t, map[string]wish{"new": {}, "unread": {}, "idle": {nil, true}, "cpu": {r, true}}, wishesOf([]powersave.NodeSetCounts{
+		{Name: "new"}, {Name: "unread", Update: &powersave.UpdateCounts{Why: powersave.UpdateUnread}}, {Name: "idle", Update: &powersave.UpdateCounts{}},
+		{Name: "cpu", Update: &powersave.UpdateCounts{Why: powersave.UpdateScheduled, Reserve: r}},
+	}))
+}
+
+// What others have reserved is theirs, also a Slurmtide of another namespace.
+func TestOwn(t *testing.T) {
+	all := map[string]powersave.Reserve{Name("slurm", "cpu"): {}, Name("slurm", "a.b"): {}, Name("slurm2", "cpu"): {}, "root_1": {}, "slurmtide.slurm.": {}}
+	assert.Equal(t, map[string]powersave.Reserve{"cpu": {}, "a.b": {}}, own(all, prefix("slurm")))
+}
