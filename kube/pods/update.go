@@ -4,9 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -15,8 +17,11 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
-// defaultMaxUnavailable is the CRD's, for a strategy that says nothing but its type.
-const defaultMaxUnavailable = "25%"
+// The CRD's defaults, for a strategy that does not say how many nodes may be out.
+const (
+	defaultMaxUnavailable = "25%"
+	defaultMaxScheduled   = "100%"
+)
 
 // revision names what a NodeSet's pods are made from: the template and the shape. What else is in a pod is its own boot's (job, offering), or
 // the bridge's (--conf-server). In mode Cloud features and weight are slurmctld's alone, in slurm.conf: no pod has to be replaced for them.
@@ -43,11 +48,10 @@ func madeFrom(spec *v1alpha1.NodeSetSpec) ([]byte, error) {
 
 // rolling is how outdated pods are replaced; nil: they are not.
 func rolling(spec *v1alpha1.NodeSetSpec) *powersave.RollingUpdate {
-	s := spec.UpdateStrategy
-	if s == nil || s.Type != v1alpha1.UpdateRolling {
+	_, most, replaced := maxUnavailable(spec.UpdateStrategy)
+	if !replaced {
 		return nil
 	}
-	most := maxUnavailable(s)
 	if percent, is := strings.CutSuffix(most.StrVal, "%"); most.Type == intstr.String && is {
 		n, err := strconv.Atoi(percent)
 		if err != nil {
@@ -58,27 +62,89 @@ func rolling(spec *v1alpha1.NodeSetSpec) *powersave.RollingUpdate {
 	return &powersave.RollingUpdate{MaxUnavailable: most.IntValue()}
 }
 
-func maxUnavailable(s *v1alpha1.UpdateStrategy) intstr.IntOrString {
-	if s.RollingUpdate == nil || s.RollingUpdate.MaxUnavailable == nil {
-		return intstr.FromString(defaultMaxUnavailable)
+// maxUnavailable is the limit of a strategy, and the field that says it; replaced is false if the strategy leaves outdated pods alone.
+func maxUnavailable(s *v1alpha1.UpdateStrategy) (field string, most intstr.IntOrString, replaced bool) {
+	var given *intstr.IntOrString
+	switch {
+	case s == nil:
+		return "", most, false
+	case s.Type == v1alpha1.UpdateRolling:
+		field, most = "rollingUpdate", intstr.FromString(defaultMaxUnavailable)
+		if s.RollingUpdate != nil {
+			given = s.RollingUpdate.MaxUnavailable
+		}
+	case s.Type == v1alpha1.UpdateScheduled:
+		field, most = "scheduled", intstr.FromString(defaultMaxScheduled)
+		if s.Scheduled != nil {
+			given = s.Scheduled.MaxUnavailable
+		}
+	default:
+		return "", most, false
 	}
-	return *s.RollingUpdate.MaxUnavailable
+	if given != nil {
+		most = *given
+	}
+	return "spec.updateStrategy." + field + ".maxUnavailable", most, true
+}
+
+// once is a beginning that does not come again.
+type once time.Time
+
+// Next implements powersave.Schedule.
+func (o once) Next(t time.Time) time.Time {
+	if at := time.Time(o); at.After(t) {
+		return at
+	}
+	return time.Time{}
+}
+
+// updateWindow is when outdated pods are replaced; nil: at any time. One that cannot be read never begins.
+func updateWindow(spec *v1alpha1.NodeSetSpec) (*powersave.UpdateWindow, error) {
+	s := spec.UpdateStrategy
+	if s == nil || s.Type != v1alpha1.UpdateScheduled {
+		return nil, nil
+	}
+	never := &powersave.UpdateWindow{Schedule: once{}}
+	const where = "spec.updateStrategy.scheduled"
+	if s.Scheduled == nil {
+		return never, errors.New(where + " is missing: type Scheduled needs its start and duration")
+	}
+	w := &powersave.UpdateWindow{Duration: s.Scheduled.Duration.Duration}
+	if w.Duration < time.Minute {
+		return never, fmt.Errorf("%s.duration is %s: must be 1m or more", where, w.Duration)
+	}
+	if at, err := time.Parse(time.RFC3339, s.Scheduled.Start); err == nil {
+		if s.Scheduled.TimeZone != "" {
+			return never, fmt.Errorf("%s.timeZone: remove it: the start %s has its own", where, s.Scheduled.Start)
+		}
+		w.Schedule = once(at)
+		return w, nil
+	}
+	again, err := schedule(v1alpha1.ReplicaWindow{Start: s.Scheduled.Start, TimeZone: s.Scheduled.TimeZone})
+	if err != nil {
+		return never, fmt.Errorf("%s: start %q, timeZone %q: %w; use a time like 2026-12-01T22:00:00Z, or five fields of cron", where, s.Scheduled.Start, s.Scheduled.TimeZone, err)
+	}
+	if again.Next(time.Unix(0, 0)).IsZero() {
+		return never, fmt.Errorf("%s: there is no day like that of start %q", where, s.Scheduled.Start)
+	}
+	w.Schedule = again
+	return w, nil
 }
 
 // checkUpdate reports an updateStrategy that cannot be carried out.
 func checkUpdate(spec *v1alpha1.NodeSetSpec) error {
-	s := spec.UpdateStrategy
-	if s == nil || s.Type != v1alpha1.UpdateRolling {
+	field, most, replaced := maxUnavailable(spec.UpdateStrategy)
+	if !replaced {
 		return nil
 	}
 	if spec.Mode == v1alpha1.ModeDynamic {
-		return fmt.Errorf("spec.updateStrategy: type %s needs mode Cloud: remove it; in mode Dynamic a change reaches nodes that are made later", s.Type)
+		return fmt.Errorf("spec.updateStrategy: type %s needs mode Cloud: remove it; in mode Dynamic a change reaches nodes that are made later", spec.UpdateStrategy.Type)
 	}
-	most := maxUnavailable(s)
 	if r := rolling(spec); r == nil || r.MaxUnavailable < 1 || r.Percent && r.MaxUnavailable > 100 || most.Type == intstr.String && !r.Percent {
-		return fmt.Errorf("spec.updateStrategy.rollingUpdate.maxUnavailable is %s: must be 1 or more, or from 1%% to 100%%", most.String())
+		return fmt.Errorf("%s is %s: must be 1 or more, or from 1%% to 100%%", field, most.String())
 	}
-	return nil
+	_, err := updateWindow(spec)
+	return err
 }
 
 // updateStatus enters the revisions into the status and returns its condition; none while nothing is known of them.

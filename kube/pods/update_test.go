@@ -2,6 +2,7 @@ package pods
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -120,6 +121,69 @@ func TestRollingUpdate(t *testing.T) {
 			assert.Contains(t, got.Problem, tc.problem)
 		})
 	}
+}
+
+func TestScheduledUpdate(t *testing.T) {
+	most := func(v intstr.IntOrString) *intstr.IntOrString { return &v }
+	hours := metav1.Duration{Duration: 2 * time.Hour}
+	for name, tc := range map[string]struct {
+		scheduled *v1alpha1.ScheduledUpdate
+		want      powersave.RollingUpdate
+		next      []string // windows after 2026-11-30T00:00:00Z
+		problem   string
+	}{
+		"once": {
+			scheduled: &v1alpha1.ScheduledUpdate{Start: "2026-12-01T22:00:00+01:00", Duration: hours},
+			want:      powersave.RollingUpdate{MaxUnavailable: 100, Percent: true}, next: []string{"2026-12-01T21:00:00Z", "0001-01-01T00:00:00Z"},
+		},
+		"again and again": {
+			scheduled: &v1alpha1.ScheduledUpdate{Start: "0 2 * * SUN", TimeZone: "Europe/Berlin", Duration: hours, MaxUnavailable: most(intstr.FromInt32(3))},
+			want:      powersave.RollingUpdate{MaxUnavailable: 3}, next: []string{"2026-12-06T01:00:00Z", "2026-12-13T01:00:00Z"},
+		},
+		"no window": {want: powersave.RollingUpdate{MaxUnavailable: 100, Percent: true}, problem: "spec.updateStrategy.scheduled is missing"},
+		"nonsense": {
+			scheduled: &v1alpha1.ScheduledUpdate{Start: "tomorrow", Duration: hours},
+			want:      powersave.RollingUpdate{MaxUnavailable: 100, Percent: true}, problem: "use a time like 2026-12-01T22:00:00Z, or five fields of cron",
+		},
+		"a day that is not there": {
+			scheduled: &v1alpha1.ScheduledUpdate{Start: "0 2 30 2 *", Duration: hours},
+			want:      powersave.RollingUpdate{MaxUnavailable: 100, Percent: true}, problem: "there is no day like that of start",
+		},
+		"two zones": {
+			scheduled: &v1alpha1.ScheduledUpdate{Start: "2026-12-01T22:00:00Z", TimeZone: "UTC", Duration: hours},
+			want:      powersave.RollingUpdate{MaxUnavailable: 100, Percent: true}, problem: "timeZone: remove it",
+		},
+		"short": {
+			scheduled: &v1alpha1.ScheduledUpdate{Start: "0 2 * * SUN", Duration: metav1.Duration{Duration: time.Second}},
+			want:      powersave.RollingUpdate{MaxUnavailable: 100, Percent: true}, problem: "duration is 1s: must be 1m or more",
+		},
+		"nothing at once": {
+			scheduled: &v1alpha1.ScheduledUpdate{Start: "0 2 * * SUN", Duration: hours, MaxUnavailable: most(intstr.FromString("0%"))},
+			want:      powersave.RollingUpdate{Percent: true}, next: []string{"2026-12-06T02:00:00Z"}, problem: "scheduled.maxUnavailable is 0%: must be",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := newNodeSet("cpu", "cpu-[0-9]")
+			ns.Spec.UpdateStrategy = &v1alpha1.UpdateStrategy{Type: v1alpha1.UpdateScheduled, Scheduled: tc.scheduled}
+			set := Validate([]*v1alpha1.NodeSet{ns})[0]
+			assert.Equal(t, tc.want, *set.Rolling)
+			require.NotNil(t, set.Window, "else it would be at once")
+			if tc.problem == "" {
+				assert.Empty(t, set.Problem)
+				assert.Equal(t, 2*time.Hour, set.Window.Duration)
+			} else {
+				assert.Contains(t, set.Problem, tc.problem)
+			}
+			at := time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC)
+			for _, want := range tc.next {
+				at = set.Window.Schedule.Next(at)
+				assert.Equal(t, want, at.UTC().Format(time.RFC3339))
+			}
+		})
+	}
+	ns := newNodeSet("cpu", "cpu-[0-9]")
+	ns.Spec.UpdateStrategy = &v1alpha1.UpdateStrategy{Type: v1alpha1.UpdateRolling}
+	assert.Nil(t, Validate([]*v1alpha1.NodeSet{ns})[0].Window)
 }
 
 func TestRevisionsInStatus(t *testing.T) {

@@ -20,6 +20,7 @@ func engineNodeSet(ns *v1alpha1.NodeSet) powersave.NodeSet {
 	set := powersave.NodeSet{Name: ns.Name, UID: string(ns.UID), SpecGeneration: ns.Generation, Breakers: savedBreakers(ns)}
 	setFloor(&set, ns)
 	set.Revision, set.Rolling = revision(&ns.Spec), rolling(&ns.Spec)
+	set.Window, _ = updateWindow(&ns.Spec) // checkUpdate says what is wrong with it
 	set.LookAhead, set.BootTimes = lookAhead(&ns.Spec), savedBoots(ns)
 	if boot := ns.Spec.Boot; boot != nil {
 		set.Strategy = powersave.BootStrategy(boot.Strategy)
