@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -148,6 +149,95 @@ func TestRollingUpdate(t *testing.T) {
 			require.NoError(t, err)
 			assert.Greater(t, now.Revision, former.Revision)
 		})
+	})
+}
+
+// An update in a window of time: before it nothing is replaced, jobs that would run into it are not started, and those that run end as they like.
+func TestScheduledUpdate(t *testing.T) {
+	forScaling(t, func(t *testing.T, version string) {
+		const nodes, name = "cpu-[0-2]", "slurmtide.%s.cpu"
+		c := deploy(t, "scheduled", version, stack.Options{Gate: true, SuspendTime: 600}, nodeSet{name: "cpu", nodes: nodes})
+		byHand := version == "24.11" // whose slurmrestd cannot make reservations
+		reservation := fmt.Sprintf(name, c.ns)
+		reserved := func(want string) {
+			t.Helper()
+			c.eventually("the reservation to have "+cmp.Or(want, "gone"), func() (bool, string) {
+				shown := c.slurm("scontrol", "--oneliner", "show", "reservation")
+				if want == "" {
+					return !strings.Contains(shown, "ReservationName="+reservation), shown
+				}
+				return strings.Contains(shown, "ReservationName="+reservation+" ") && strings.Contains(shown, " Nodes="+want+" ") && strings.Contains(shown, "MAINT"), shown
+			})
+		}
+		window := func(begin time.Time, duration string) {
+			c.patch(types.MergePatchType, fmt.Sprintf(`{"spec":{"updateStrategy":{"type":"Scheduled","scheduled":{"start":%q,"duration":%q}}}}`, begin.UTC().Format(time.RFC3339), duration))
+		}
+
+		c.waitJob(c.sbatch("true", "--nodelist="+nodes, "-N3"), "COMPLETED")
+		uids := c.podUIDs()
+		busy := c.sbatch("sleep 150", "--nodelist=cpu-0", "--time=10", "--requeue")
+		c.waitJob(busy, "RUNNING")
+		begin := time.Now().Add(110 * time.Second).Truncate(time.Second)
+		window(begin, "10m")
+		c.change("two")
+		s := c.waitUpdated(metav1.ConditionFalse, "Scheduled")
+		assert.EqualValues(t, 3, s.OutdatedNodes)
+		if byHand {
+			var command string
+			c.eventually("the condition to say how it is made by hand", func() (bool, string) {
+				updated := meta.FindStatusCondition(c.nodeSet().Status.Conditions, v1alpha1.ConditionUpdated)
+				_, command, _ = strings.Cut(updated.Message, "by hand: ")
+				return command != "", updated.Message
+			})
+			c.slurm(strings.Fields(command)...)
+		}
+		reserved(nodes)
+		later := c.sbatch("true", "--nodelist=cpu-1", "--time=5")
+		soon := c.sbatch("true", "--nodelist=cpu-2", "--time=1")
+		c.waitJob(soon, "COMPLETED")
+		state, now := c.jobField(later, "JobState"), c.podUIDs()
+		require.True(t, time.Now().Before(begin), "the machine is too slow for this window")
+		assert.Equal(t, "PENDING", state, "it would run into the window")
+		assert.Equal(t, uids, now, "nothing is replaced before")
+
+		c.within(3*time.Minute, time.Second, "idle nodes to be replaced", func() (bool, string) {
+			now := c.podUIDs()
+			gone := now["cpu-1"] != uids["cpu-1"] && now["cpu-2"] != uids["cpu-2"]
+			require.True(t, !gone || !time.Now().Before(begin), "before the window")
+			return gone, fmt.Sprint(now)
+		})
+		t.Logf("idle nodes down %s after the window began", time.Since(begin).Round(time.Second))
+		assert.Equal(t, uids["cpu-0"], c.podUIDs()["cpu-0"], "whose job runs")
+		require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
+		if !byHand {
+			reserved("cpu-0")
+			c.waitJob(later, "COMPLETED")
+			assert.Equal(t, "two", c.slurmdPods()["cpu-1"].Annotations["test"])
+		}
+		c.within(3*time.Minute, time.Second, "the job that ran into the window to end", func() (bool, string) {
+			state := c.jobField(busy, "JobState")
+			return state == "COMPLETED", state
+		})
+		assert.Equal(t, "0", c.jobField(busy, "Restarts"))
+		c.waitUpdated(metav1.ConditionTrue, "UpToDate")
+		if byHand {
+			c.slurm("scontrol", "delete", "reservationname="+reservation)
+			c.waitJob(later, "COMPLETED")
+		}
+		reserved("")
+		c.waitNodes(nodes, 0, powersave.NodeDrain|powersave.NodeReserved)
+
+		// A job that does not end within the window keeps its node.
+		long := c.sbatch("sleep 200", "--nodelist=cpu-0", "--time=10")
+		c.waitJob(long, "RUNNING")
+		uid := c.podUIDs()["cpu-0"]
+		window(time.Now().Add(-time.Minute-30*time.Second), "2m")
+		c.change("three")
+		c.waitUpdated(metav1.ConditionFalse, "WindowOver")
+		c.waitNodes("cpu-0", powersave.NodeAllocated, powersave.NodeDrain)
+		assert.Equal(t, uid, c.podUIDs()["cpu-0"])
+		c.slurm("scancel", long)
+		reserved("")
 	})
 }
 
