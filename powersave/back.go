@@ -97,6 +97,15 @@ func (e *Engine) gatedAnew(g *gate) {
 	})
 }
 
+// add notes that the job waited for these nodes, too.
+func (b *back) add(nodes []string) {
+	have := make(map[string]bool, len(b.nodes))
+	for _, name := range b.nodes {
+		have[name] = true
+	}
+	b.nodes = append(b.nodes, slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return have[name] })...)
+}
+
 func (e *Engine) backOf(job uint32) *back {
 	for _, b := range e.backs {
 		if b.job == job {

@@ -87,10 +87,10 @@ func (e *Engine) goAlong(parts []uint32) {
 			continue
 		}
 		if g := e.gangs[id]; g != nil {
-			first.nodes = append(first.nodes, g.nodes...)
+			first.add(g.nodes)
 		}
 		if b := e.backOf(id); b != nil {
-			first.nodes = append(first.nodes, b.nodes...)
+			first.add(b.nodes)
 		}
 	}
 	for _, id := range parts {
