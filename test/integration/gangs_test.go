@@ -100,11 +100,24 @@ func TestGangs(t *testing.T) {
 // toldAndMended has a job of two nodes be given back for that reason, which is said everywhere, and run once the NodeSet is as it should be.
 func (c *cluster) toldAndMended(id, set, reason string) {
 	c.t.Helper()
+	c.told(id, set, reason)
+	c.mended(id, set)
+}
+
+// told has a job of two nodes be given back for that reason, which is said everywhere.
+func (c *cluster) told(id, set, reason string) {
+	c.t.Helper()
 	nodes := set + "-[0-1]"
 	assert.Regexp(c.t, "^"+reason, c.givenBack(id, nodes))
 	c.reasonsGiven(nodes)
 	c.failedEvent(set, id)
 	c.waitZero(nodes)
+}
+
+// mended has the NodeSet, which is closed, be as it should be: the job that was given back runs.
+func (c *cluster) mended(id, set string) {
+	c.t.Helper()
+	nodes := set + "-[0-1]"
 	c.condition(set, v1alpha1.ConditionBootsHealthy, metav1.ConditionFalse)
 	c.changeNodeSet(set, func(s *v1alpha1.NodeSetSpec) {
 		s.Template = c.build(nodeSet{name: set, nodes: nodes}).Spec.Template
