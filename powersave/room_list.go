@@ -180,11 +180,16 @@ func (e *Engine) roomDropped(ev RoomDropped) {
 
 // retryDrops asks again for requests to go that would not.
 func (e *Engine) retryDrops() {
-	for _, name := range slices.Sorted(maps.Keys(e.rooms.drops)) {
-		if d := e.rooms.drops[name]; !d.asking && !d.retryAt.After(e.now) {
-			d.asking = true
-			e.do(DropRoom{Name: name})
+	var due []string
+	for name, d := range e.rooms.drops {
+		if !d.asking && !d.retryAt.After(e.now) {
+			due = append(due, name)
 		}
+	}
+	slices.Sort(due)
+	for _, name := range due {
+		e.rooms.drops[name].asking = true
+		e.do(DropRoom{Name: name})
 	}
 }
 
@@ -209,11 +214,15 @@ func (e *Engine) roomsDue() (due time.Time) {
 
 // planRooms drops the requests of jobs that wait no longer, and reads the others.
 func (e *Engine) planRooms() {
-	for _, job := range slices.Sorted(maps.Keys(e.rooms.jobs)) {
-		r := e.rooms.jobs[job]
-		if len(e.roomGangs(job)) > 0 || e.expected(r) {
-			continue
+	var over []uint32
+	for job, r := range e.rooms.jobs {
+		if len(e.roomGangs(job)) == 0 && !e.expected(r) {
+			over = append(over, job)
 		}
+	}
+	slices.Sort(over)
+	for _, job := range over {
+		r := e.rooms.jobs[job]
 		delete(e.rooms.jobs, job)
 		for _, name := range append(r.former, r.Name) {
 			e.dropRoom(name)
