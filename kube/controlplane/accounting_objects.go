@@ -30,7 +30,7 @@ func dbdWorkload(accounting string) string { return accounting + "-accounting" }
 func dbdPodName(accounting string) string  { return dbdWorkload(accounting) + "-0" }
 
 // accountingClientName is the ConfigMap of AccountingClientConfig.
-func accountingClientName(controller string) string { return controller + "-accounting-client-config" }
+func accountingClientName(controller string) string { return controller + "-config-accounting" }
 
 func accountingLabels(a *v1alpha1.Accounting) map[string]string {
 	return map[string]string{

@@ -147,7 +147,7 @@ func TestRestApiWithAccounting(t *testing.T) {
 	require.NoError(t, err)
 	text := manifests(t, objects)
 	assert.Contains(t, text, "openapi/slurmctld,openapi/slurmdbd")
-	assert.Contains(t, text, "name: tide-accounting-client-config")
+	assert.Contains(t, text, "name: tide-config-accounting")
 	client, err := accountingClient(c, accounting(nil), settings)
 	require.NoError(t, err)
 	assert.Contains(t, manifests(t, []Object{client}), "AccountingStorageHost=records-accounting.slurm.svc.cluster.local\n    AccountingStoragePort=6819\n")

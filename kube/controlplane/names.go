@@ -80,9 +80,11 @@ func podNames(c *v1alpha1.Controller) (names []string) {
 	return names
 }
 
+// Names of what is made for an object are its own and an ending. No ending may end in another one of the same kind of objects, or two objects with well chosen
+// names would want the same.
 func workload(controller string) string     { return controller + "-controller" }
 func configName(controller string) string   { return controller + "-config" }
-func clientName(controller string) string   { return controller + "-client-config" }
+func clientName(controller string) string   { return controller + "-config-client" }
 func nodesService(controller string) string { return controller + "-nodes" }
 func restApiName(restApi string) string     { return restApi + "-restapi" } //nolint:revive // as the kind
 

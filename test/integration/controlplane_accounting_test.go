@@ -335,16 +335,17 @@ func (r *records) testLate(t *testing.T) {
 			return err == nil, fmt.Sprint(err)
 		})
 	}
-	create("own", func(*v1alpha1.Controller) {})
+	const own = "tide-accounting" // what is made for it is called almost as what is made for tide and its Accounting
+	create(own, func(*v1alpha1.Controller) {})
 	create("late", func(c *v1alpha1.Controller) {
 		c.Spec.SlurmKeyRef = &v1alpha1.KeyRef{Name: "tide-auth-slurm", Key: "slurm.key"}
 		c.Spec.JWTKeyRef = &v1alpha1.KeyRef{Name: "tide-auth-jwths256", Key: "jwt_hs256.key"}
 	})
-	wait("own", v1alpha1.ConditionConfigInForce, "InForce")
-	refer("own")
-	message := wait("own", v1alpha1.ConditionAccepted, "KeyDiffers")
+	wait(own, v1alpha1.ConditionConfigInForce, "InForce")
+	refer(own)
+	message := wait(own, v1alpha1.ConditionAccepted, "KeyDiffers")
 	assert.Contains(t, message, "Accounting tide has another key than the one that was made for this Controller")
-	require.NoError(t, controllers.Delete(r.ctx, "own", metav1.DeleteOptions{}))
+	require.NoError(t, controllers.Delete(r.ctx, own, metav1.DeleteOptions{}))
 
 	wait("late", v1alpha1.ConditionConfigInForce, "InForce")
 	pod := func() string {

@@ -35,7 +35,7 @@ func testBackups(t *testing.T, version string) {
 		return p.ExecPod(p.ctx, where, stdin, container, command...)
 	}
 	conf := func(suspend int) string {
-		return fmt.Sprintf("SlurmctldTimeout=%d\nSuspendTime=%d\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\n", controlTimeout, suspend)
+		return fmt.Sprintf("SlurmctldTimeout=%d\nSuspendTime=%d\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nCommunicationParameters=NoCtldInAddrAny\n", controlTimeout, suspend)
 	}
 	began := time.Now()
 	p.createController(conf(5), func(c *v1alpha1.Controller) {

@@ -318,7 +318,8 @@ func (p *plane) testChange(t *testing.T) {
 	id := p.sbatch("sleep 12", "-N1")
 	p.waitJob(id, "RUNNING")
 	began := time.Now()
-	p.setExtra("SuspendTime=7 # seconds\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nSchedulerParameters=bf_max_job_test=77\n")
+	// NoCtldInAddrAny counts from slurmctld's next start on, in testRefused.
+	p.setExtra("SuspendTime=7 # seconds\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nSchedulerParameters=bf_max_job_test=77\nCommunicationParameters=NoCtldInAddrAny\n")
 	p.waitInForce()
 	t.Logf("in force after %v", time.Since(began).Round(100*time.Millisecond))
 	assert.Equal(t, "7 sec", p.setting("SuspendTime"))

@@ -86,7 +86,8 @@ func speaksHTTP(version string) bool {
 	return err != nil || v.Major > 25 || v.Major == 25 && v.Minor >= 11
 }
 
-// localProbe asks the slurmctld that reads the slurm.conf in etc. scratch is a directory that lasts as long as the container.
+// localProbe asks the slurmctld that reads the slurm.conf in etc, at the address of its host, which the kubelet has in /etc/hosts: that is the only one on which
+// slurmctld listens with CommunicationParameters=NoCtldInAddrAny. scratch is a directory that lasts as long as the container.
 func localProbe(scontrol, etc, host, scratch string, now func() time.Time) Probe {
 	port := func() (string, error) {
 		f, err := confOf(etc)
@@ -114,7 +115,7 @@ func localProbe(scontrol, etc, host, scratch string, now func() time.Time) Probe
 			if err != nil {
 				return 0, err
 			}
-			return get(ctx, net.JoinHostPort("127.0.0.1", where), path)
+			return get(ctx, net.JoinHostPort(host, where), path)
 		},
 		Ping: func(ctx context.Context) error { return ping(ctx, scontrol, etc, host, scratch) },
 		Busy: func() (bool, error) { return worked("/proc", filepath.Join(scratch, workFile), now()) },
@@ -164,7 +165,7 @@ func ping(ctx context.Context, scontrol, etc, host, scratch string) error {
 	if !slices.Contains(controllersIn(f), host) {
 		return fmt.Errorf("slurm.conf has no SlurmctldHost %s", host)
 	}
-	lines := []string{"SlurmctldHost=" + host + "(127.0.0.1)"} // no name and no Service on the way
+	lines := []string{"SlurmctldHost=" + host} // no Service on the way
 	for _, key := range []string{"ClusterName", "SlurmctldPort", "SlurmUser", "AuthType", "CredType"} {
 		if s, ok := f.Get(key); ok {
 			lines = append(lines, key+"="+s.Value)

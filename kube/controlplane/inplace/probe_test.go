@@ -109,15 +109,32 @@ func TestGet(t *testing.T) {
 	require.ErrorContains(t, err, "connection refused")
 }
 
+// With CommunicationParameters=NoCtldInAddrAny slurmctld listens on its host's own address alone.
+func TestOwnAddress(t *testing.T) {
+	const own = "127.0.0.2"
+	l, err := net.Listen("tcp", own+":0")
+	require.NoError(t, err)
+	server := &httptest.Server{Listener: l, Config: &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}}
+	server.Start()
+	defer server.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	etc := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(etc, "slurm.conf"), []byte("SlurmctldPort="+port+"\n"), 0o644))
+	status, err := localProbe("scontrol", etc, own, t.TempDir(), time.Now).Get(t.Context(), "/livez")
+	require.NoError(t, err)
+	assert.Equal(t, 200, status)
+}
+
 func TestPing(t *testing.T) {
 	etc, scratch := t.TempDir(), filepath.Join(t.TempDir(), "probe")
 	require.NoError(t, os.WriteFile(filepath.Join(etc, "slurm.conf"), []byte("ClusterName=c\nSlurmctldHost=a(a.x)\nSlurmctldHost=b(b.x)\nAuthType=auth/slurm\nInclude more\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(etc, "slurm.key"), []byte("key"), 0o600))
-	up := program(t, `grep -q key "$(dirname $SLURM_CONF)/slurm.key" && sed -n 's/^SlurmctldHost=\(.*\)(.*/Slurmctld(primary) at \1 is UP/p' $SLURM_CONF`)
+	up := program(t, `grep -q key "$(dirname $SLURM_CONF)/slurm.key" && sed -n 's/^SlurmctldHost=\(.*\)/Slurmctld(primary) at \1 is UP/p' $SLURM_CONF`)
 	require.NoError(t, ping(t.Context(), up, etc, "b", scratch))
 	text, err := os.ReadFile(filepath.Join(scratch, "slurm.conf"))
 	require.NoError(t, err)
-	assert.Equal(t, "SlurmctldHost=b(127.0.0.1)\nClusterName=c\nAuthType=auth/slurm\n", string(text), "only this host is asked")
+	assert.Equal(t, "SlurmctldHost=b\nClusterName=c\nAuthType=auth/slurm\n", string(text), "only this host is asked")
 	require.NoError(t, ping(t.Context(), up, etc, "a", scratch))
 	require.EqualError(t, ping(t.Context(), program(t, "echo 'Slurmctld(primary) at a is DOWN'"), etc, "a", scratch), "scontrol ping: Slurmctld(primary) at a is DOWN")
 	require.EqualError(t, ping(t.Context(), up, etc, "c", scratch), "slurm.conf has no SlurmctldHost c")
