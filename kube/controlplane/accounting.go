@@ -81,8 +81,15 @@ func (l *Loop) applyAccounting(ctx context.Context, a *v1alpha1.Accounting) erro
 	if err != nil {
 		return &Problem{"InvalidConfig", err.Error()}
 	}
-	if err := l.writeSecret(ctx, accountingSecret(a, conf)); err != nil {
+	jwks, err := l.jwks(ctx, a.Namespace, a.Spec.JWKSKeyRef)
+	if err != nil {
 		return err
+	}
+	if err := l.writeSecret(ctx, accountingSecret(a, conf, jwks)); err != nil {
+		return err
+	}
+	if jwks != "" {
+		files = append(files, []byte(jwks))
 	}
 	return l.applyAll(ctx, AccountingObjects(a, dbdHash(files[0], append(files, []byte(conf))...)))
 }

@@ -81,6 +81,11 @@ func DbdConfig(a *v1alpha1.Accounting, password string) (string, error) {
 			return "", err
 		}
 	}
+	if a.Spec.JWKSKeyRef != nil {
+		if err := addJWKS(f); err != nil {
+			return "", err
+		}
+	}
 	if err := addDbdExtra(f, a.Spec.ExtraConf); err != nil {
 		return "", err
 	}

@@ -67,12 +67,16 @@ func dbdHash(key []byte, files ...[]byte) string {
 	return hex.EncodeToString(mac.Sum(nil))[:16]
 }
 
-// accountingSecret holds slurmdbd.conf, for the sake of the password in it.
-func accountingSecret(a *v1alpha1.Accounting, conf string) *corev1.Secret {
-	return &corev1.Secret{
+// accountingSecret holds slurmdbd.conf, for the sake of the password in it, and the key set of spec.jwksKeyRef if there is one.
+func accountingSecret(a *v1alpha1.Accounting, conf, jwks string) *corev1.Secret {
+	s := &corev1.Secret{
 		TypeMeta: typeMeta("v1", "Secret"), ObjectMeta: owned(a.Namespace, dbdWorkload(a.Name), accountingLabels(a), ownerOf(a, "Accounting")),
 		Data: map[string][]byte{slurmdbdConfFile: []byte(conf)},
 	}
+	if jwks != "" {
+		s.Data[jwksFile] = []byte(jwks)
+	}
+	return s
 }
 
 // AccountingObjects are all objects of an Accounting but its Secrets. hash changes with slurmdbd's files.
@@ -103,6 +107,9 @@ func AccountingObjects(a *v1alpha1.Accounting, hash string) []Object {
 
 func slurmdbdPod(a *v1alpha1.Accounting) corev1.PodSpec {
 	sources := []corev1.VolumeProjection{secretKey(v1alpha1.KeyRef{Name: dbdWorkload(a.Name), Key: slurmdbdConfFile}, slurmdbdConfFile)}
+	if a.Spec.JWKSKeyRef != nil {
+		sources = append(sources, secretKey(v1alpha1.KeyRef{Name: dbdWorkload(a.Name), Key: jwksFile}, jwksFile))
+	}
 	names, refs, _ := dbdFiles(a)
 	for i := range names {
 		sources = append(sources, secretKey(refs[i], names[i]))

@@ -35,6 +35,7 @@ func accounting(change func(*v1alpha1.Accounting)) *v1alpha1.Accounting {
 func everythingSet(a *v1alpha1.Accounting) {
 	a.Spec.SlurmKeyRef = &v1alpha1.KeyRef{Name: "keys", Key: "auth"}
 	a.Spec.JWTKeyRef = &v1alpha1.KeyRef{Name: "keys", Key: "jwt"}
+	a.Spec.JWKSKeyRef = &v1alpha1.FileRef{Name: "portal", Key: "keys.json"}
 	a.Spec.Slurmdbd.Args = []string{"-v"}
 	a.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "control"}
 	a.Spec.Template.Spec.SecurityContext = &v1alpha1.PodSecurityOptions{RunAsUser: new(int64(401)), RunAsGroup: new(int64(401))}
@@ -62,7 +63,11 @@ func TestAccountingFiles(t *testing.T) {
 				password, _ := config.Get("StoragePass")
 				assert.Equal(t, "se#cret", password.Value)
 			}
-			golden.Compare(t, "testdata/accounting-"+name+".yaml", manifests(t, append([]Object{accountingSecret(a, "…\n")}, AccountingObjects(a, "hash")...)))
+			jwks := ""
+			if a.Spec.JWKSKeyRef != nil {
+				jwks = "{}"
+			}
+			golden.Compare(t, "testdata/accounting-"+name+".yaml", manifests(t, append([]Object{accountingSecret(a, "…\n", jwks)}, AccountingObjects(a, "hash")...)))
 		})
 	}
 	assert.Empty(t, AccountingObjects(accounting(func(a *v1alpha1.Accounting) {

@@ -51,6 +51,8 @@ type Cluster struct {
 	Files map[string]string
 	// Scripts are those of spec.prologScriptRefs and its like, by the field's name.
 	Scripts map[string]map[string]string
+	// JWKS is the key set of spec.jwksKeyRef, or "".
+	JWKS string
 	// Accounting is that of spec.accountingRef, or nil.
 	Accounting *v1alpha1.Accounting
 	Settings   Settings
@@ -95,6 +97,15 @@ func Config(c Cluster) (map[string]string, error) {
 		f.Insert("SlurmctldPort", controllerLines(c.Controller, c.Settings)),
 	); err != nil {
 		return nil, err
+	}
+	if c.JWKS != "" {
+		if _, theirs := files[jwksFile]; theirs {
+			return nil, fmt.Errorf("%s: one of the ConfigMaps of spec.configFileRefs has %s, too: remove one of them", jwksField, jwksFile)
+		}
+		files[jwksFile] = c.JWKS
+		if err := addJWKS(f); err != nil {
+			return nil, err
+		}
 	}
 	if err := addAccounting(f, c.Accounting, c.Settings); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func TestNamesDoNotMeet(t *testing.T) {
 	require.NoError(t, err)
 	client, err := accountingClient(c, records, settings)
 	require.NoError(t, err)
-	all = append(all, client, accountingSecret(records, ""))
+	all = append(all, client, accountingSecret(records, "", ""))
 	all = append(all, AccountingObjects(records, "")...)
 	rest, err := RestApiObjects(&v1alpha1.RestApi{ObjectMeta: metav1.ObjectMeta{Name: name}}, c, records, settings)
 	require.NoError(t, err)

@@ -130,6 +130,9 @@ func (l *Loop) prepare(ctx context.Context, c, full *v1alpha1.Controller, accoun
 			return nil, err
 		}
 	}
+	if cluster.JWKS, err = l.jwks(ctx, c.Namespace, c.Spec.JWKSKeyRef); err != nil {
+		return nil, err
+	}
 	sets, err := l.nodeSets.NodeSets(c.Namespace).List(everything)
 	if err != nil {
 		return nil, err

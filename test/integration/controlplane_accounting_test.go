@@ -21,13 +21,16 @@ import (
 // records is a Slurm cluster with an Accounting and its MariaDB.
 type records struct {
 	*plane
-	db *mariadb
+	db     *mariadb
+	portal signer
+	jwks   *v1alpha1.FileRef
 }
 
 // testAccounting has slurmdbd with a real MariaDB keep the records of jobs, through all that may happen to either.
 func testAccounting(t *testing.T, version string) {
 	p := newPlane(t, version, "records-")
-	r := &records{plane: p, db: newMariaDB(p)}
+	r := &records{plane: p, db: newMariaDB(p), portal: newSigner(t)}
+	r.jwks = r.portal.publish(p)
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, args := range [][]string{
@@ -71,6 +74,7 @@ func (r *records) createAccounting() {
 		Spec: v1alpha1.AccountingSpec{
 			Slurmdbd:      &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + r.version, ImagePullPolicy: corev1.PullIfNotPresent},
 			StorageConfig: &v1alpha1.StorageConfig{Host: "mariadb", PasswordKeyRef: v1alpha1.KeyRef{Name: "mariadb", Key: "password"}},
+			JWKSKeyRef:    r.jwks,
 			ExtraConf:     "PurgeJobAfter=12months\n",
 		},
 	}, metav1.CreateOptions{})
@@ -230,20 +234,27 @@ func (r *records) testRestAPI(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "portal"}, Spec: v1alpha1.TokenSpec{ControllerRef: &v1alpha1.ObjectRef{Name: "tide"}, Username: "slurm"},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
+	const ask = `exec 3<>/dev/tcp/tide-restapi/6820
+printf 'GET /slurmdb/v0.0.42/jobs/ HTTP/1.1\r\nHost: tide\r\nX-SLURM-USER-TOKEN: %s\r\nConnection: close\r\n\r\n' "$1" >&3
+cat <&3`
 	r.eventually("slurmrestd to know the jobs", func() (bool, string) {
 		secret, err := r.kube.CoreV1().Secrets(r.ns).Get(r.ctx, "portal", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
-		const ask = `exec 3<>/dev/tcp/tide-restapi/6820
-printf 'GET /slurmdb/v0.0.42/jobs/ HTTP/1.1\r\nHost: tide\r\nX-SLURM-USER-TOKEN: %s\r\nConnection: close\r\n\r\n' "$1" >&3
-cat <&3`
-		out, stderr, err := r.run(nil, "slurmctld", "timeout", "20", "bash", "-c", ask, "bash", string(secret.Data["SLURM_JWT"]))
-		if err != nil {
-			return false, stderr
+		for _, token := range []string{string(secret.Data["SLURM_JWT"]), r.portal.token("slurm")} {
+			out, stderr, err := r.run(nil, "slurmctld", "timeout", "20", "bash", "-c", ask, "bash", token)
+			if err != nil {
+				return false, stderr
+			}
+			if !strings.Contains(strings.SplitN(out, "\r\n", 2)[0], " 200 ") || !strings.Contains(out, `"name": "good"`) {
+				return false, out[:min(len(out), 3000)]
+			}
 		}
-		return strings.Contains(strings.SplitN(out, "\r\n", 2)[0], " 200 ") && strings.Contains(out, `"name": "good"`), out[:min(len(out), 3000)]
+		return true, ""
 	})
+	out := r.slurm("timeout", "20", "bash", "-c", ask, "bash", newSigner(t).token("slurm"))
+	assert.NotContains(t, strings.SplitN(out, "\r\n", 2)[0], " 200 ", "another key")
 }
 
 // testOutage takes the database away, then slurmdbd, then slurmctld: jobs go on, and are recorded when all are back.

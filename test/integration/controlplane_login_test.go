@@ -22,6 +22,19 @@ import (
 // loginSelector finds the pods of LoginSet tide.
 const loginSelector = "slurmtide.io/loginset=tide"
 
+// filter is a cli_filter.lua.
+const filter = `function slurm_cli_setup_defaults(options, early) return slurm.SUCCESS end
+function slurm_cli_pre_submit(options, component)
+	if options["job-name"] == "forbidden" then
+		slurm.log_error("no job is called so here")
+		return slurm.ERROR
+	end
+	options["comment"] = "filtered"
+	return slurm.SUCCESS
+end
+function slurm_cli_post_submit(component, job, step) return slurm.SUCCESS end
+`
+
 // TestControlPlaneLogin has users come by ssh, with the client of another pod, and use Slurm.
 func TestControlPlaneLogin(t *testing.T) {
 	runKubectl(t, "apply", "--server-side", "--force-conflicts", "-f", controllerManifest)
@@ -66,6 +79,7 @@ func testLogin(t *testing.T, version string) {
 	sub("a bad sshd_config", p.testLoginBadConfig)
 	sub("the host key stays", p.testLoginHostKey)
 	sub("scale", p.testLoginScale)
+	sub("scrontab", p.testScrontab)
 	sub("a key is taken away", p.testLoginKeyGoes)
 	sub("deleted", p.testLoginDeleted)
 }
@@ -316,9 +330,9 @@ func (p *plane) hash() string {
 func (p *plane) testLoginConfig(t *testing.T) {
 	before := p.loginContainers()
 	require.Len(t, before, 1)
-	p.createConfigMap("site", map[string]string{"more.conf": "MaxJobCount=4321\n"})
+	p.createConfigMap("site", map[string]string{"more.conf": "MaxJobCount=4321\n", "cli_filter.lua": filter})
 	c := p.controller()
-	c.Spec.ExtraConf = "SuspendTime=6\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nInclude more.conf\n"
+	c.Spec.ExtraConf = "SuspendTime=6\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nInclude more.conf\nCliFilterPlugins=cli_filter/lua\nScronParameters=enable\n"
 	c.Spec.ConfigFileRefs = []v1alpha1.ObjectRef{{Name: "site"}}
 	_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
 	require.NoError(t, err)
@@ -332,6 +346,15 @@ func (p *plane) testLoginConfig(t *testing.T) {
 	assert.Equal(t, "Match", p.hash())
 	assert.Contains(t, p.alice("scontrol show config | grep -E '^(SuspendTime|MaxJobCount) '"), "6 sec")
 
+	// sbatch asks the filter.
+	_, err = p.ssh("alice", "alice", "sbatch --job-name=forbidden --wrap=true")
+	require.ErrorContains(t, err, "no job is called so here")
+	held := submitted.FindString(p.alice("sbatch --parsable --hold --wrap=true"))
+	assert.Equal(t, "filtered", p.jobField(held, "Comment"))
+	p.alice("scancel " + held)
+	// testScrontab looks what became of it.
+	p.alice(`printf '#SCRON --output=cron.txt\n* * * * * hostname\n' >cron.tab && scrontab cron.tab`)
+
 	// An old one, as a sackd has it that slurmctld could not reach, is mended.
 	pod := p.loginPods()[0].Name
 	_, stderr, err := p.ExecPod(p.ctx, pod, nil, "sackd", "sed", "-i", "s/^SuspendTime=6/SuspendTime=60/", "/run/slurm/conf/slurm.conf")
@@ -344,6 +367,17 @@ func (p *plane) testLoginConfig(t *testing.T) {
 	})
 	t.Logf("mended after %v", time.Since(began).Round(time.Second))
 	assert.Equal(t, before, p.loginContainers(), "sessions live")
+}
+
+// testScrontab waits until what alice has written into her crontab has run.
+func (p *plane) testScrontab(t *testing.T) {
+	assert.Contains(t, p.alice("scrontab -l"), "* * * * * hostname")
+	p.within(3*time.Minute, time.Second, "the job to run", func() (bool, string) {
+		out, err := p.ssh("alice", "alice", "cat cron.txt")
+		return err == nil && strings.Contains(out, "cpu-"), fmt.Sprint(out, err)
+	})
+	p.alice("scrontab -r")
+	assert.Empty(t, p.alice("squeue -h --me"))
 }
 
 // testLoginBadConfig sees that pods stay when new ones would not start.

@@ -309,8 +309,24 @@ cat <&3`
 	out := p.slurm("timeout", "20", "bash", "-c", ask, "bash", string(secret.Data["SLURM_JWT"]))
 	assert.Contains(t, strings.SplitN(out, "\r\n", 2)[0], " 200 ")
 	assert.Contains(t, out, `"cpu-0"`)
-	out = p.slurm("timeout", "20", "bash", "-c", ask, "bash", "nonsense")
-	assert.NotContains(t, strings.SplitN(out, "\r\n", 2)[0], " 200 ")
+	// So do tokens that others sign, as soon as slurmctld knows their key.
+	before, portal := p.restarts(), newSigner(t)
+	ref := portal.publish(p)
+	for name, token := range map[string]string{"nonsense": "nonsense", "not known yet": portal.token("slurm")} {
+		out = p.slurm("timeout", "20", "bash", "-c", ask, "bash", token)
+		assert.NotContains(t, strings.SplitN(out, "\r\n", 2)[0], " 200 ", name)
+	}
+	c := p.controller()
+	c.Spec.JWKSKeyRef = ref
+	_, err = p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	p.waitInForce()
+	out = p.slurm("timeout", "20", "bash", "-c", ask, "bash", portal.token("slurm"))
+	assert.Contains(t, strings.SplitN(out, "\r\n", 2)[0], " 200 ")
+	assert.Contains(t, out, `"cpu-0"`)
+	out = p.slurm("timeout", "20", "bash", "-c", ask, "bash", newSigner(t).token("slurm"))
+	assert.NotContains(t, strings.SplitN(out, "\r\n", 2)[0], " 200 ", "another key")
+	assert.Equal(t, before, p.restarts())
 }
 
 func (p *plane) testChange(t *testing.T) {
@@ -330,16 +346,22 @@ func (p *plane) testChange(t *testing.T) {
 	assert.Equal(t, "0", p.jobField(id, "Restarts"))
 }
 
-// testFiles brings files and scripts that slurm.conf names in the same change.
+// testFiles brings files and scripts that slurm.conf names in the same change, and some that it does not name.
 func (p *plane) testFiles(t *testing.T) {
 	// What is no UTF-8 is binary data for Kubernetes.
 	_, err := p.kube.CoreV1().ConfigMaps(p.ns).Create(p.ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "site"}, BinaryData: map[string][]byte{"more.conf": []byte("# f\xfcr alle\nMaxJobCount=4321\n")},
+		Data: map[string]string{
+			"plugstack.conf": "required spank_pbs.so\n", // of the package slurm-wlm-basic-plugins
+			"mpi.conf":       "PMIxDebug=1\n",
+		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	for name, files := range map[string]map[string]string{
-		"on-nodes":   {"prolog.sh": "#!/bin/sh\ntouch /tmp/prolog-$SLURM_JOB_ID\n"},
-		"on-control": {"ctld.sh": "#!/bin/sh\ntouch /var/spool/slurmctld/prolog-$SLURM_JOB_ID\n"},
+		"on-nodes":         {"prolog.sh": "#!/bin/sh\ntouch /tmp/prolog-$SLURM_JOB_ID\n"},
+		"on-control":       {"ctld.sh": "#!/bin/sh\ntouch /var/spool/slurmctld/prolog-$SLURM_JOB_ID\n"},
+		"on-nodes-after":   {"epilog.sh": "#!/bin/sh\ntouch /tmp/epilog-$SLURM_JOB_ID\n"},
+		"on-control-after": {"ctld-after.sh": "#!/bin/sh\ntouch /var/spool/slurmctld/epilog-$SLURM_JOB_ID\n"},
 	} {
 		_, err := p.kube.CoreV1().ConfigMaps(p.ns).Create(p.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: files}, metav1.CreateOptions{})
 		require.NoError(t, err)
@@ -350,13 +372,26 @@ func (p *plane) testFiles(t *testing.T) {
 	c.Spec.ConfigFileRefs = []v1alpha1.ObjectRef{{Name: "site"}}
 	c.Spec.PrologScriptRefs = []v1alpha1.ObjectRef{{Name: "on-nodes"}}
 	c.Spec.PrologSlurmctldScriptRefs = []v1alpha1.ObjectRef{{Name: "on-control"}}
+	c.Spec.EpilogScriptRefs = []v1alpha1.ObjectRef{{Name: "on-nodes-after"}}
+	c.Spec.EpilogSlurmctldScriptRefs = []v1alpha1.ObjectRef{{Name: "on-control-after"}}
 	_, err = p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	p.waitInForce()
 	assert.Equal(t, "4321", p.setting("MaxJobCount"))
-	id := p.sbatch("test -e /tmp/prolog-$SLURM_JOB_ID")
+	// The SPANK plugin gives tasks variables as PBS has them.
+	id := p.sbatch(`test -e /tmp/prolog-$SLURM_JOB_ID && grep PMIxDebug=1 /run/slurm/conf/mpi.conf && srun sh -c 'test "$PBS_JOBID" = $SLURM_JOB_ID'`, "--nodelist=cpu-0")
+	// It gets the node when the first one's epilog has ended, before that can go.
+	next := p.sbatch("test -e /tmp/epilog-"+id, "--nodelist=cpu-0", "--dependency=afterany:"+id)
 	p.waitJob(id, "COMPLETED")
 	p.slurm("test", "-e", "/var/spool/slurmctld/prolog-"+id)
+	p.waitJob(next, "COMPLETED")
+	p.eventually("the epilog beside slurmctld", func() (bool, string) {
+		_, _, err := p.run(nil, "slurmctld", "test", "-e", "/var/spool/slurmctld/epilog-"+id)
+		return err == nil, fmt.Sprint(err)
+	})
+	if p.version == "24.11" { // Debian's 26.05 comes without the plugin that has such settings
+		assert.Equal(t, "1", p.setting("PMIxDebug"))
+	}
 	assert.Equal(t, before, p.restarts())
 }
 

@@ -45,6 +45,7 @@ type AccountingList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.external) || has(self.slurmdbd) && has(self.slurmdbd.image)",message="spec.slurmdbd.image is missing: name an image with slurmdbd, or set spec.external for a slurmdbd elsewhere"
 // +kubebuilder:validation:XValidation:rule="has(self.external) != has(self.storageConfig)",message="give storageConfig for a slurmdbd that is started here, or external for one elsewhere, which has its database already"
 // +kubebuilder:validation:XValidation:rule="!has(self.external) || has(self.slurmKeyRef) && has(self.jwtKeyRef)",message="spec.external needs slurmKeyRef and jwtKeyRef: a slurmdbd elsewhere has its keys already"
+// +kubebuilder:validation:XValidation:rule="!has(self.external) || !has(self.jwksKeyRef)",message="spec.jwksKeyRef is for a slurmdbd that is started here; remove it: the slurmdbd.conf of spec.external has its own"
 // +kubebuilder:validation:XValidation:rule="has(self.external) == has(oldSelf.external)",message="spec.external cannot be added or removed: make a new Accounting"
 // +kubebuilder:validation:XValidation:rule="has(self.slurmKeyRef) == has(oldSelf.slurmKeyRef)",message="spec.slurmKeyRef cannot be added or removed: every daemon would have to change its key at once"
 // +kubebuilder:validation:XValidation:rule="has(self.jwtKeyRef) == has(oldSelf.jwtKeyRef)",message="spec.jwtKeyRef cannot be added or removed: all tokens would be worthless at once"
@@ -61,6 +62,11 @@ type AccountingSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.jwtKeyRef cannot be changed: all tokens would be worthless at once"
 	JWTKeyRef *KeyRef `json:"jwtKeyRef,omitempty"`
+
+	// A JSON Web Key Set: tokens that its keys have signed are taken, too. Those of kty RSA and alg RS256 count. A change restarts slurmdbd.
+	//
+	// +optional
+	JWKSKeyRef *FileRef `json:"jwksKeyRef,omitempty"`
 
 	// Where slurmdbd is if it runs elsewhere: then nothing is started, and Controllers use it all the same.
 	//

@@ -46,6 +46,7 @@ type ControllerList struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.external) || has(self.slurmctld)",message="spec.slurmctld.image is missing: name an image with slurmctld, slurmrestd and scontrol, or set spec.external for a slurmctld elsewhere"
 // +kubebuilder:validation:XValidation:rule="!has(self.external) || has(self.slurmKeyRef) && has(self.jwtKeyRef)",message="spec.external needs slurmKeyRef and jwtKeyRef: a slurmctld elsewhere has its keys already"
+// +kubebuilder:validation:XValidation:rule="!has(self.external) || !has(self.jwksKeyRef)",message="spec.jwksKeyRef is for a slurmctld that is started here; remove it: the slurm.conf of spec.external has its own"
 // +kubebuilder:validation:XValidation:rule="has(self.external) == has(oldSelf.external)",message="spec.external cannot be added or removed: make a new Controller"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterName) == has(oldSelf.clusterName)",message="spec.clusterName cannot be added or removed: slurmctld's state belongs to one cluster name"
 // +kubebuilder:validation:XValidation:rule="has(self.slurmKeyRef) == has(oldSelf.slurmKeyRef)",message="spec.slurmKeyRef cannot be added or removed: every daemon would have to change its key at once"
@@ -74,6 +75,11 @@ type ControllerSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.jwtKeyRef cannot be changed: all tokens would be worthless at once"
 	JWTKeyRef *KeyRef `json:"jwtKeyRef,omitempty"`
+
+	// A JSON Web Key Set: tokens that its keys have signed are taken, too. Those of kty RSA and alg RS256 count. A change is handled like one of extraConf.
+	//
+	// +optional
+	JWKSKeyRef *FileRef `json:"jwksKeyRef,omitempty"`
 
 	// The Accounting whose slurmdbd keeps the records of jobs. Keys that are not named here are then that Accounting's; those that are must be the same.
 	// slurmctld is told of it when slurmdbd answers, and works on while it does not.
@@ -165,6 +171,21 @@ type ControllerSpec struct {
 // KeyRef names a key of a Secret of the same namespace.
 type KeyRef struct {
 	// The Secret.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// Its key.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key"`
+}
+
+// FileRef names a file of a ConfigMap of the same namespace.
+type FileRef struct {
+	// The ConfigMap.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
