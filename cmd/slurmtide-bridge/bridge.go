@@ -55,6 +55,7 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "host-taint-reason", Value: badHardware, Usage: "regular expression: reasons that tell of bad hardware"},
 			&urfave.StringFlag{Name: "select-type-parameters", EnvVars: []string{"SLURMTIDE_SELECT_TYPE_PARAMETERS"}, Usage: "SelectTypeParameters of slurm.conf, for NodeSets of mode Dynamic and look-ahead, where slurmrestd does not tell, before 26.05 (default: CR_Core_Memory)"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
+			&urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"},
 			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
 			&urfave.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
@@ -159,6 +160,13 @@ func runBridge(c *urfave.Context) error {
 	}
 	if address := c.String("metrics-address"); address != "" {
 		part, err := daemon.Metrics(address, registry, map[string]http.Handler{"GET /healthz": http.HandlerFunc(daemon.OK)})
+		if err != nil {
+			return err
+		}
+		parts = append(parts, part)
+	}
+	if address := c.String("pprof-address"); address != "" {
+		part, err := daemon.Profiles(address)
 		if err != nil {
 			return err
 		}

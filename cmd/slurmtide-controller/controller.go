@@ -47,6 +47,7 @@ func controllerCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
 			&urfave.IntFlag{Name: "workers", Value: 4, Usage: "objects that are handled at once"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9444", Usage: "where /metrics, /livez and /readyz are served; empty: nowhere"},
+			&urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"},
 			&urfave.Float64Flag{Name: "kube-qps", Value: 50, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: 100, Usage: "requests to the API server that may come at once"},
 			&urfave.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
@@ -102,6 +103,13 @@ func runController(c *urfave.Context) error {
 	}}
 	if address := c.String("metrics-address"); address != "" {
 		part, err := daemon.Metrics(address, registry, map[string]http.Handler{"GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": http.HandlerFunc(daemon.OK)})
+		if err != nil {
+			return err
+		}
+		parts = append(parts, part)
+	}
+	if address := c.String("pprof-address"); address != "" {
+		part, err := daemon.Profiles(address)
 		if err != nil {
 			return err
 		}

@@ -49,6 +49,7 @@ func scalerCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "tls-key", Usage: "its key"},
 			&urfave.StringFlag{Name: "tls-client-ca", Usage: "CA of the certificates that clients must have (default: they need none)"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9443", Usage: "where /metrics, /explain, /livez and /readyz are served; empty: nowhere"},
+			&urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"},
 			&urfave.StringFlag{Name: "external-metrics", Usage: "where external.metrics.k8s.io/v1beta1 is served over HTTPS, for a plain HPA without KEDA, for example :6443 (default: nowhere)"},
 			&urfave.DurationFlag{Name: "max-age", Value: watch.DefaultMaxAge, Usage: "figures that are older are an error; when reads take long, three times as long as they take"},
 			&urfave.Float64Flag{Name: "rest", Value: watch.DefaultRest, Usage: "how long Slurm is left alone after a read, as a multiple of what the read took"},
@@ -124,6 +125,13 @@ func runScaler(c *urfave.Context) error {
 		part, err := daemon.Metrics(address, registry, map[string]http.Handler{
 			"GET /explain/": watch.ExplainJobs(s.watchers), "GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": readiness(service),
 		})
+		if err != nil {
+			return err
+		}
+		s.parts = append(s.parts, part)
+	}
+	if address := c.String("pprof-address"); address != "" {
+		part, err := daemon.Profiles(address)
 		if err != nil {
 			return err
 		}

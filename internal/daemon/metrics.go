@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,21 +25,41 @@ func NewRegistry() *prometheus.Registry {
 // Metrics listens on the address of --metrics-address. The part it returns answers there: GET /metrics from the registry, and the routes, each
 // a pattern of http.ServeMux.
 func Metrics(address string, registry *prometheus.Registry, routes map[string]http.Handler) (part func(context.Context) error, err error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("serving metrics: %w; choose another --metrics-address", err)
-	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
 	for pattern, handler := range routes {
 		mux.Handle(pattern, handler)
 	}
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	return serve("metrics", address, mux)
+}
+
+// Profiles does the same for --pprof-address: Go's profiles of the daemon, under /debug/pprof/. They show what is in its memory, and taking one costs time, so
+// they have an address of their own, and none by default.
+func Profiles(address string) (part func(context.Context) error, err error) {
+	return serve("pprof", address, profiles())
+}
+
+func profiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// serve listens on the address of --<what>-address.
+func serve(what, address string, handler http.Handler) (part func(context.Context) error, err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("serving %s: %w; choose another --%s-address", what, err, what)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	return func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 		defer stop()
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serving metrics: %w", err)
+			return fmt.Errorf("serving %s: %w", what, err)
 		}
 		return nil
 	}, nil

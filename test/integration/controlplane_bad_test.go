@@ -242,6 +242,41 @@ func (p *plane) testAnotherDaemon(t *testing.T) {
 	assert.Equal(t, "31 sec", p.setting("KillWait"))
 }
 
+// testTakesOver has a second daemon stand by, and ends the one that works: the other goes on.
+func (p *plane) testTakesOver(t *testing.T) {
+	const system = "slurmtide-system"
+	holder := func() string {
+		l, err := p.kube.CoordinationV1().Leases(system).Get(p.ctx, "slurmtide-controller", metav1.GetOptions{})
+		require.NoError(t, err)
+		name, _, _ := strings.Cut(*cmp.Or(l.Spec.HolderIdentity, new("")), "_")
+		return name
+	}
+	ready := func(n string) {
+		p.eventually(n+" daemons", func() (bool, string) {
+			said := runKubectl(t, "-n", system, "get", "deploy", "slurmtide-controller", "-o", "jsonpath={.status.replicas} {.status.readyReplicas}")
+			return said == n+" "+n, said
+		})
+	}
+	before, first := p.restarts(), holder()
+	runKubectl(t, "-n", system, "scale", "deploy", "slurmtide-controller", "--replicas=2")
+	ready("2")
+	assert.Equal(t, first, holder(), "the second one stands by")
+	began := time.Now()
+	require.NoError(t, p.kube.CoreV1().Pods(system).Delete(p.ctx, first, metav1.DeleteOptions{}))
+	p.setExtra(p.controller().Spec.ExtraConf + "KillWait=32\n")
+	p.waitInForce()
+	t.Logf("a change made while the daemon ends is in force after %v", time.Since(began).Round(100*time.Millisecond))
+	assert.Equal(t, "32 sec", p.setting("KillWait"))
+	assert.NotContains(t, []string{"", first}, holder())
+	assert.Equal(t, before, p.restarts())
+	runKubectl(t, "-n", system, "scale", "deploy", "slurmtide-controller", "--replicas=1")
+	p.eventually("one to be left", func() (bool, string) {
+		said := runKubectl(t, "-n", system, "get", "pods", "-o", "jsonpath={.items[*].metadata.name}")
+		return !strings.Contains(said, " "), said
+	})
+	ready("1")
+}
+
 // testAgain makes a Controller of the same name as soon as it is deleted. It must take no key that goes with the one before.
 func (p *plane) testAgain(t *testing.T) {
 	secrets := p.kube.CoreV1().Secrets(p.ns)

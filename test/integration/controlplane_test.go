@@ -94,6 +94,7 @@ func testControlPlane(t *testing.T, version string) {
 	sub("a larger volume", p.testVolume)
 	sub("a key is lost", p.testKeyLost)
 	sub("another daemon's namespace", p.testAnotherDaemon)
+	sub("another daemon takes over", p.testTakesOver)
 	sub("bad input", p.testBadInput)
 	sub("features and weight", func(t *testing.T) {
 		before := p.restarts()
