@@ -37,4 +37,6 @@ func Rights() []pods.Right {
 }
 
 // BridgeRights are those of the bridges' ClusterRole.
-func BridgeRights() []pods.Right { return append(pods.Rights(), pods.RoomRights()...) }
+func BridgeRights() []pods.Right {
+	return append(append(pods.Rights(), pods.RoomRights()...), pods.ClaimRights()...)
+}

@@ -50,14 +50,19 @@ func ClusterRights() []Right {
 	}
 }
 
-// CheckAccess asks the API server about every right in Rights (and RoomRights, if they are needed) and returns one error that names all that
+// CheckAccess asks the API server about every right in Rights (and RoomRights and ClaimRights, if they are needed) and returns one error that names all that
 // are missing. A Transient error means that it could not be asked.
 func (c *Client) CheckAccess(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
 	rights := Rights()
-	if c.asksForRoom() {
+	if c.some(func(ns *v1alpha1.NodeSet) bool { return ns.Spec.Boot != nil && ns.Spec.Boot.ProvisioningRequest != nil }) {
 		rights = append(rights, RoomRights()...)
+	}
+	if c.some(func(ns *v1alpha1.NodeSet) bool {
+		return len(ns.Spec.VolumeClaimTemplates) > 0 && whenScaled(&ns.Spec) != v1alpha1.DeleteClaim
+	}) {
+		rights = append(rights, ClaimRights()...)
 	}
 	var missing []string
 	for _, right := range rights {
@@ -77,8 +82,8 @@ func (c *Client) CheckAccess(ctx context.Context) error {
 	}
 }
 
-// asksForRoom says whether a NodeSet has spec.boot.provisioningRequest.
-func (c *Client) asksForRoom() bool {
+// some says whether a NodeSet is one that needs more.
+func (c *Client) some(needs func(*v1alpha1.NodeSet) bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nodeSets == nil {
@@ -86,7 +91,7 @@ func (c *Client) asksForRoom() bool {
 	}
 	return slices.ContainsFunc(c.nodeSets.List(), func(obj any) bool {
 		ns, ok := obj.(*v1alpha1.NodeSet)
-		return ok && ns.Spec.Boot != nil && ns.Spec.Boot.ProvisioningRequest != nil
+		return ok && needs(ns)
 	})
 }
 

@@ -68,6 +68,8 @@ type PodOptions struct {
 // Node selector and tolerations of the offering are added to the template's, and a pod affinity to the
 // other pods of the job, or het job, if the NodeSet has a topology key.
 //
+// The node's own volumes (spec.volumeClaimTemplates) take the place of the template's of the same name.
+//
 // The error names the field that is wrong; it is the same that Validate reports.
 func Build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string, o PodOptions) (*corev1.Pod, error) {
 	if err := checkSpec(&ns.Spec); err != nil {
@@ -76,7 +78,11 @@ func Build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string
 	if problems := validation.IsDNS1123Label(node); len(problems) > 0 {
 		return nil, fmt.Errorf("NodeSet %s: node name %q cannot be a pod name: %s", ns.Name, node, problems[0])
 	}
-	return build(ns, node, generation, requestID, o)
+	pod, err := build(ns, node, generation, requestID, o)
+	if err == nil {
+		addClaims(pod, ns, o.Cluster, node)
+	}
+	return pod, err
 }
 
 func build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string, o PodOptions) (*corev1.Pod, error) {

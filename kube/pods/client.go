@@ -128,7 +128,7 @@ func newClient(kube kubernetes.Interface, tide versioned.Interface, namespace, c
 	}
 }
 
-// Create makes the pod for a boot and returns its UID. It may be repeated: a pod of the same name, cluster,
+// Create makes the pod for a boot, and the claims of its node if they are not there yet, and returns its UID. It may be repeated: a pod of the same name, cluster,
 // NodeSet and generation that is not being deleted counts as created, whoever created it, so a
 // call that failed after the API server had done its work is healed by the next one.
 //
@@ -153,6 +153,9 @@ func (c *Client) Create(ctx context.Context, a powersave.CreatePod) (uid string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
+	if err := c.keepClaims(ctx, ns, a.Node); err != nil {
+		return "", err
+	}
 	created, err := c.kube.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: fieldManager})
 	if err == nil {
 		c.toldOf(a.Node, string(created.UID))

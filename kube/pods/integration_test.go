@@ -160,58 +160,66 @@ func TestCRDRules(t *testing.T) {
 		"nodes with a dot":          {[]string{"cpu-[0-9]", `cpu.1`}, "spec.nodeNames"},
 		"several brackets":          {[]string{"cpu-[0-9]", `"r[1-2]n[00-99],gpu-1"`}, ""},
 
-		"mode Cloud":                 {in("mode: Cloud"), ""},
-		"mode Dynamic":               {in("mode: Dynamic"), ""},
-		"Dynamic, everything":        {append(in("mode: Dynamic\n  replicas: 2\n  partitions: [dyn]\n  suspend: {idleTime: 90s}\n  boot: {deadline: 5m, unschedulableGrace: 30s}\n  replicaWindows: [{start: \"30 7 * * *\", duration: 1h, replicas: 3}]"), shaped("{cpus: 4, realMemory: 8000, features: [a, b.c], weight: 5}")...), ""},
-		"Dynamic, boot.strategy":     {in("mode: Dynamic\n  boot: {strategy: Greedy}"), "need mode Cloud"},
-		"Dynamic, boot.topologyKey":  {in("mode: Dynamic\n  boot: {topologyKey: zone}"), "spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud"},
-		"Dynamic, room":              {in("mode: Dynamic\n  boot: {provisioningRequest: {className: x}}"), "spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud"},
-		"Dynamic, lookAhead":         {in("mode: Dynamic\n  lookAhead: {maxNodes: 3}"), "spec.lookAhead needs mode Cloud: in mode Dynamic use spec.replicas or spec.replicaWindows"},
-		"Dynamic, suspend.timeout":   {in("mode: Dynamic\n  suspend: {timeout: 90s}"), "spec.suspend.timeout is not supported"},
-		"Dynamic, idleTime 0":        {in("mode: Dynamic\n  suspend: {idleTime: 0s}"), "spec.suspend.idleTime must be more than 0s"},
-		"partitions":                 {in("partitions: [all]"), "spec.partitions needs mode Dynamic"},
-		"mode nonsense":              {in("mode: Static"), `supported values: "Cloud", "Dynamic"`},
-		"replicas 0":                 {in("replicas: 0"), ""},
-		"replicas 1":                 {in("replicas: 1"), ""},
-		"maxPoweredUp":               {in("maxPoweredUp: 3"), ""},
-		"replicaWindows":             {in(`replicaWindows: [{start: "30 7 * * MON-FRI", duration: 10h30m, timeZone: Europe/Berlin, replicas: 3}]`), ""},
-		"window without fields":      {in(`replicaWindows: [{start: "@every 2h", duration: 1h, replicas: 3}]`), "spec.replicaWindows[0].start"},
-		"short window":               {in(`replicaWindows: [{start: "0 7 * * *", duration: 30s, replicas: 3}]`), "spec.replicaWindows: duration must be 1m or more"},
-		"window for no nodes":        {in(`replicaWindows: [{start: "0 7 * * *", duration: 1h, replicas: 0}]`), "spec.replicaWindows[0].replicas"},
-		"lookAhead":                  {in(`lookAhead: {maxNodes: 3, leadTime: 90s, maxNodesPerAccount: 2, accounts: [{name: physics, maxNodes: 0}], sources: [BeginTime, Dependency]}`), ""},
-		"lookAhead without a cap":    {in(`lookAhead: {leadTime: 90s}`), "spec.lookAhead.maxNodes"},
-		"lookAhead, other source":    {in(`lookAhead: {maxNodes: 3, sources: [Hunch]}`), "spec.lookAhead.sources[0]"},
-		"lookAhead, no time":         {in(`lookAhead: {maxNodes: 3, leadTime: 0s}`), "spec.lookAhead.leadTime must be more than 0s"},
-		"maxPoweredUp 0":             {in("maxPoweredUp: 0"), "spec.maxPoweredUp"},
-		"replicas below 0":           {in("replicas: -1"), "spec.replicas"},
-		"offerings":                  {in("offerings: [{name: spot, nodeSelector: {pool: spot}, weight: 1, limit: 5}]"), ""},
-		"boot empty":                 {in("boot: {}"), ""},
-		"boot.strategy":              {in("boot: {strategy: AllOrNothing}"), ""},
-		"boot.strategy nonsense":     {in("boot: {strategy: Fast}"), `supported values: "AllOrNothing", "Greedy", "BestEffort"`},
-		"boot.deadline":              {in("boot: {deadline: 5m}"), ""},
-		"boot.unschedulableGrace":    {in("boot: {unschedulableGrace: 30s}"), ""},
-		"boot.topologyKey":           {in("boot: {topologyKey: topology.kubernetes.io/zone}"), ""},
-		"boot.topologyKey wrong":     {in("boot: {topologyKey: Rack/}"), "spec.boot.topologyKey in body should match"},
-		"boot.topologyMode alone":    {in("boot: {topologyMode: Required}"), "spec.boot.topologyMode needs spec.boot.topologyKey beside it"},
-		"boot.deadline without h":    {in(`boot: {deadline: "5"}`), "spec.boot.deadline in body should match"},
-		"boot.deadline 0":            {in("boot: {deadline: 0s}"), "spec.boot.deadline must be more than 0s"},
-		"boot.deadline of eons":      {in("boot: {deadline: 99999999999999999999h}"), "spec.boot"},
-		"grace 0":                    {in("boot: {unschedulableGrace: 0.0s}"), "spec.boot.unschedulableGrace must be more than 0s"},
-		"boot.provisioningRequest":   {in("boot: {provisioningRequest: {className: x, parameters: {a: b}}}"), ""},
-		"backoff that shrinks":       {in("backoff: {initial: 2h, max: 1h}"), "spec.backoff.initial must not be more than spec.backoff.max"},
-		"offering twice":             {in("offerings: [{name: spot}, {name: spot}]"), "Duplicate value"},
-		"offering with a space":      {in(`offerings: [{name: "on demand"}]`), "spec.offerings[0].name in body should match"},
-		"offering limit 0":           {in("offerings: [{name: spot, limit: 0}]"), "spec.offerings[0].limit"},
-		"backoff":                    {in("backoff: {initial: 1m, max: 30m}"), ""},
-		"updateStrategy":             {in("updateStrategy: {type: OnDelete}"), ""},
-		"rolling update":             {in("updateStrategy: {type: RollingUpdate}"), ""},
-		"maxUnavailable":             {in("updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 3}}"), ""},
-		"maxUnavailable percent":     {in("updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 100%}}"), ""},
-		"maxUnavailable 0":           {in("updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 0}}"), "maxUnavailable must be 1 or more, or from 1% to 100%"},
-		"maxUnavailable 0%":          {in("updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 0%}}"), "maxUnavailable must be 1 or more, or from 1% to 100%"},
-		"maxUnavailable 101%":        {in("updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 101%}}"), "maxUnavailable must be 1 or more, or from 1% to 100%"},
-		"maxUnavailable a word":      {in("updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: some}}"), "maxUnavailable must be 1 or more, or from 1% to 100%"},
-		"rollingUpdate alone":        {in("updateStrategy: {rollingUpdate: {maxUnavailable: 3}}"), "spec.updateStrategy.rollingUpdate needs type RollingUpdate beside it"},
+		"mode Cloud":                {in("mode: Cloud"), ""},
+		"mode Dynamic":              {in("mode: Dynamic"), ""},
+		"Dynamic, everything":       {append(in("mode: Dynamic\n  replicas: 2\n  partitions: [dyn]\n  suspend: {idleTime: 90s}\n  boot: {deadline: 5m, unschedulableGrace: 30s}\n  replicaWindows: [{start: \"30 7 * * *\", duration: 1h, replicas: 3}]"), shaped("{cpus: 4, realMemory: 8000, features: [a, b.c], weight: 5}")...), ""},
+		"Dynamic, boot.strategy":    {in("mode: Dynamic\n  boot: {strategy: Greedy}"), "need mode Cloud"},
+		"Dynamic, boot.topologyKey": {in("mode: Dynamic\n  boot: {topologyKey: zone}"), "spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud"},
+		"Dynamic, room":             {in("mode: Dynamic\n  boot: {provisioningRequest: {className: x}}"), "spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud"},
+		"Dynamic, lookAhead":        {in("mode: Dynamic\n  lookAhead: {maxNodes: 3}"), "spec.lookAhead needs mode Cloud: in mode Dynamic use spec.replicas or spec.replicaWindows"},
+		"Dynamic, suspend.timeout":  {in("mode: Dynamic\n  suspend: {timeout: 90s}"), "spec.suspend.timeout is not supported"},
+		"Dynamic, idleTime 0":       {in("mode: Dynamic\n  suspend: {idleTime: 0s}"), "spec.suspend.idleTime must be more than 0s"},
+		"partitions":                {in("partitions: [all]"), "spec.partitions needs mode Dynamic"},
+		"mode nonsense":             {in("mode: Static"), `supported values: "Cloud", "Dynamic"`},
+		"replicas 0":                {in("replicas: 0"), ""},
+		"replicas 1":                {in("replicas: 1"), ""},
+		"maxPoweredUp":              {in("maxPoweredUp: 3"), ""},
+		"replicaWindows":            {in(`replicaWindows: [{start: "30 7 * * MON-FRI", duration: 10h30m, timeZone: Europe/Berlin, replicas: 3}]`), ""},
+		"window without fields":     {in(`replicaWindows: [{start: "@every 2h", duration: 1h, replicas: 3}]`), "spec.replicaWindows[0].start"},
+		"short window":              {in(`replicaWindows: [{start: "0 7 * * *", duration: 30s, replicas: 3}]`), "spec.replicaWindows: duration must be 1m or more"},
+		"window for no nodes":       {in(`replicaWindows: [{start: "0 7 * * *", duration: 1h, replicas: 0}]`), "spec.replicaWindows[0].replicas"},
+		"lookAhead":                 {in(`lookAhead: {maxNodes: 3, leadTime: 90s, maxNodesPerAccount: 2, accounts: [{name: physics, maxNodes: 0}], sources: [BeginTime, Dependency]}`), ""},
+		"lookAhead without a cap":   {in(`lookAhead: {leadTime: 90s}`), "spec.lookAhead.maxNodes"},
+		"lookAhead, other source":   {in(`lookAhead: {maxNodes: 3, sources: [Hunch]}`), "spec.lookAhead.sources[0]"},
+		"lookAhead, no time":        {in(`lookAhead: {maxNodes: 3, leadTime: 0s}`), "spec.lookAhead.leadTime must be more than 0s"},
+		"maxPoweredUp 0":            {in("maxPoweredUp: 0"), "spec.maxPoweredUp"},
+		"replicas below 0":          {in("replicas: -1"), "spec.replicas"},
+		"offerings":                 {in("offerings: [{name: spot, nodeSelector: {pool: spot}, weight: 1, limit: 5}]"), ""},
+		"boot empty":                {in("boot: {}"), ""},
+		"boot.strategy":             {in("boot: {strategy: AllOrNothing}"), ""},
+		"boot.strategy nonsense":    {in("boot: {strategy: Fast}"), `supported values: "AllOrNothing", "Greedy", "BestEffort"`},
+		"boot.deadline":             {in("boot: {deadline: 5m}"), ""},
+		"boot.unschedulableGrace":   {in("boot: {unschedulableGrace: 30s}"), ""},
+		"boot.topologyKey":          {in("boot: {topologyKey: topology.kubernetes.io/zone}"), ""},
+		"boot.topologyKey wrong":    {in("boot: {topologyKey: Rack/}"), "spec.boot.topologyKey in body should match"},
+		"boot.topologyMode alone":   {in("boot: {topologyMode: Required}"), "spec.boot.topologyMode needs spec.boot.topologyKey beside it"},
+		"boot.deadline without h":   {in(`boot: {deadline: "5"}`), "spec.boot.deadline in body should match"},
+		"boot.deadline 0":           {in("boot: {deadline: 0s}"), "spec.boot.deadline must be more than 0s"},
+		"boot.deadline of eons":     {in("boot: {deadline: 99999999999999999999h}"), "spec.boot"},
+		"grace 0":                   {in("boot: {unschedulableGrace: 0.0s}"), "spec.boot.unschedulableGrace must be more than 0s"},
+		"boot.provisioningRequest":  {in("boot: {provisioningRequest: {className: x, parameters: {a: b}}}"), ""},
+		"backoff that shrinks":      {in("backoff: {initial: 2h, max: 1h}"), "spec.backoff.initial must not be more than spec.backoff.max"},
+		"offering twice":            {in("offerings: [{name: spot}, {name: spot}]"), "Duplicate value"},
+		"offering with a space":     {in(`offerings: [{name: "on demand"}]`), "spec.offerings[0].name in body should match"},
+		"offering limit 0":          {in("offerings: [{name: spot, limit: 0}]"), "spec.offerings[0].limit"},
+		"backoff":                   {in("backoff: {initial: 1m, max: 30m}"), ""},
+		"updateStrategy":            {in("updateStrategy: {type: OnDelete}"), ""},
+		"rolling update":            {in("updateStrategy: {type: RollingUpdate}"), ""},
+		"maxUnavailable":            {in("updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 3}}"), ""},
+		"maxUnavailable percent":    {in("updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 100%}}"), ""},
+		"maxUnavailable 0":          {in("updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 0}}"), "maxUnavailable must be 1 or more, or from 1% to 100%"},
+		"maxUnavailable 0%":         {in("updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 0%}}"), "maxUnavailable must be 1 or more, or from 1% to 100%"},
+		"maxUnavailable 101%":       {in("updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 101%}}"), "maxUnavailable must be 1 or more, or from 1% to 100%"},
+		"maxUnavailable a word":     {in("updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: some}}"), "maxUnavailable must be 1 or more, or from 1% to 100%"},
+		"rollingUpdate alone":       {in("updateStrategy: {rollingUpdate: {maxUnavailable: 3}}"), "spec.updateStrategy.rollingUpdate needs type RollingUpdate beside it"},
+		"claims": {in(`volumeClaimTemplates: [{metadata: {name: a}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}, {metadata: {name: b}, spec: {}}]
+  persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete, whenScaled: Retain}`), ""},
+		"claims called the same": {in(`volumeClaimTemplates: [{metadata: {name: a}, spec: {}}, {metadata: {name: a}, spec: {}}]`), "spec.volumeClaimTemplates: two have the same metadata.name"},
+		"claim without a name":   {in(`volumeClaimTemplates: [{metadata: {}, spec: {}}]`), "spec.volumeClaimTemplates[0].metadata.name"},
+		"claim with a dot":       {in(`volumeClaimTemplates: [{metadata: {name: a.b}, spec: {}}]`), "spec.volumeClaimTemplates[0].metadata.name"},
+		"claims of no kind":      {in(`persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}`), "spec.persistentVolumeClaimRetentionPolicy needs spec.volumeClaimTemplates"},
+		"claims kept for a day":  {in("volumeClaimTemplates: [{metadata: {name: a}, spec: {}}]\n  persistentVolumeClaimRetentionPolicy: {whenScaled: Day}"), `supported values: "Retain", "Delete"`},
+
 		"updateStrategy nonsense":    {in("updateStrategy: {type: Recreate}"), `supported values: "OnDelete", "RollingUpdate"`},
 		"scheduled once":             {in(`updateStrategy: {type: Scheduled, scheduled: {start: "2026-12-01T22:00:00+01:00", duration: 2h}}`), ""},
 		"scheduled again and again":  {in(`updateStrategy: {type: Scheduled, scheduled: {start: "0 2 * * SUN", timeZone: Europe/Berlin, duration: 2h, maxUnavailable: 3}}`), ""},
@@ -278,6 +286,7 @@ func TestCRDImmutability(t *testing.T) {
 	for name, tc := range map[string]struct{ patch, want string }{
 		"clusterRef":    {`{"spec":{"clusterRef":{"name":"wave"}}}`, "spec.clusterRef cannot be changed"},
 		"mode":          {`{"spec":{"mode":"Dynamic"}}`, "spec.mode cannot be changed"},
+		"claims":        {`{"spec":{"volumeClaimTemplates":[{"metadata":{"name":"a"},"spec":{}}]}}`, "spec.volumeClaimTemplates cannot be added or removed"},
 		"more nodes":    {`{"spec":{"nodeNames":"cpu-[0-99]"}}`, ""},
 		"another image": {`{"spec":{"template":{"spec":{"containers":[{"name":"slurmd","image":"slurmtide/slurm:24.11"}]}}}}`, ""},
 	} {
@@ -289,6 +298,26 @@ func TestCRDImmutability(t *testing.T) {
 			}
 			assert.ErrorContains(t, err, tc.want)
 		})
+	}
+}
+
+// Claims that were made keep what they are.
+func TestCRDClaimsStay(t *testing.T) {
+	c := realCluster(t)
+	const spec = "spec:\n  clusterRef"
+	_, err := c.create(t, strings.Replace(goodNodeSet, spec, "spec:\n  volumeClaimTemplates: [{metadata: {name: a}, spec: {storageClassName: fast}}]\n  clusterRef", 1), false)
+	require.NoError(t, err)
+	for patch, want := range map[string]string{
+		`{"spec":{"volumeClaimTemplates":[{"metadata":{"name":"a"},"spec":{"storageClassName":"slow"}}]}}`: "spec.volumeClaimTemplates cannot be changed",
+		`{"spec":{"volumeClaimTemplates":null}}`:                                                           "spec.volumeClaimTemplates cannot be added or removed",
+		`{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Delete"}}}`:                       "",
+	} {
+		_, err := c.nodeSets().Patch(t.Context(), "cpu", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, want)
 	}
 }
 

@@ -25,6 +25,6 @@ func TestRBACExample(t *testing.T) {
 			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &clusterRole))
 		}
 	}
-	assert.Equal(t, Rules(append(Rights(), RoomRights()...)), role.Rules)
+	assert.Equal(t, Rules(append(append(Rights(), RoomRights()...), ClaimRights()...)), role.Rules)
 	assert.Equal(t, Rules(ClusterRights()), clusterRole.Rules)
 }

@@ -111,13 +111,18 @@ func testControlPlane(t *testing.T, version string) {
 		p.waitJob(p.sbatch("hostname", "--constraint=fast&gen4"), "COMPLETED")
 	})
 	sub("another NodeSet", func(*testing.T) {
-		p.createSet("more", "more-[0-1]")
+		p.createVolume(moreClaim)
+		p.createSet("more", "more-[0-1]", withClaim)
 		p.eventually("its nodes", func() (bool, string) {
 			out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
 			return strings.Contains(out, "more 2 idle~"), out
 		})
-		id := p.sbatch("hostname", "-p", "more")
+		id := p.sbatch("echo here >/scratch/file", "-p", "more", "--nodelist=more-0")
 		p.waitJob(id, "COMPLETED")
+	})
+	sub("a volume stays with its node", func(*testing.T) {
+		p.waitZero("more-[0-1]")
+		p.waitJob(p.sbatch("test -e /scratch/file", "-p", "more", "--nodelist=more-0"), "COMPLETED")
 	})
 	sub("a NodeSet goes under a job", p.testSetGoes)
 	sub("at rest nothing is written", p.testRest)
@@ -148,7 +153,7 @@ func newPlane(t *testing.T, version, prefix string) *plane {
 	p.deleteNamespace(ctx)
 	_, err = c.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	p.createVolume()
+	p.createVolume("statesave-tide-controller-0")
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 		defer cancel()
@@ -183,12 +188,12 @@ func (p *plane) deleteNamespace(ctx context.Context) {
 	require.True(p.t, apierrors.IsNotFound(err), "%v", err)
 }
 
-// createVolume makes a directory of this machine the volume for slurmctld's state.
-func (p *plane) createVolume() {
+// createVolume makes a directory of this machine the volume for a claim.
+func (p *plane) createVolume(claim string) {
 	dir, err := os.MkdirTemp("/var/tmp", p.ns+"-")
 	require.NoError(p.t, err)
 	require.NoError(p.t, os.Chmod(dir, 0o777))
-	name := "statesave-" + p.ns
+	name := claim + "-" + p.ns
 	p.t.Cleanup(func() {
 		_ = p.kube.CoreV1().PersistentVolumes().Delete(context.WithoutCancel(p.ctx), name, metav1.DeleteOptions{})
 		_ = os.RemoveAll(dir)
@@ -198,7 +203,7 @@ func (p *plane) createVolume() {
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			ClaimRef:                      &corev1.ObjectReference{Namespace: p.ns, Name: "statesave-tide-controller-0"},
+			ClaimRef:                      &corev1.ObjectReference{Namespace: p.ns, Name: claim},
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}},
 		},
 	}
@@ -224,18 +229,6 @@ func (p *plane) createController(extra string, change ...func(*v1alpha1.Controll
 		one(c)
 	}
 	_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Create(p.ctx, c, metav1.CreateOptions{})
-	require.NoError(p.t, err)
-}
-
-func (p *plane) createSet(name, nodes string) {
-	p.t.Helper()
-	set := p.build(nodeSet{name: name, nodes: nodes})
-	slurmd := &set.Spec.Template.Spec.Containers[0]
-	slurmd.Env[0].ValueFrom.SecretKeyRef.Name = "tide-auth-slurm"
-	if name == "cpu" {
-		set.Spec.Partition = &v1alpha1.NodeSetPartition{Config: "Default=YES"}
-	}
-	_, err := p.tide.SlurmtideV1alpha1().NodeSets(p.ns).Create(p.ctx, set, metav1.CreateOptions{})
 	require.NoError(p.t, err)
 }
 
@@ -394,27 +387,6 @@ func (p *plane) testFiles(t *testing.T) {
 		assert.Equal(t, "1", p.setting("PMIxDebug"))
 	}
 	assert.Equal(t, before, p.restarts())
-}
-
-// testSetGoes deletes a NodeSet while a job runs on it. Its pods go with it, so the job is lost; slurmctld and other jobs are not.
-func (p *plane) testSetGoes(*testing.T) {
-	before := p.restarts()
-	lost, other := p.sbatch("sleep 300", "-p", "more", "--no-requeue"), p.sbatch("sleep 20", "-p", "cpu")
-	p.waitJob(lost, "RUNNING")
-	p.waitJob(other, "RUNNING")
-	require.NoError(p.t, p.tide.SlurmtideV1alpha1().NodeSets(p.ns).Delete(p.ctx, "more", metav1.DeleteOptions{}))
-	p.eventually("its nodes to go", func() (bool, string) {
-		out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
-		return !strings.Contains(out, "more"), out
-	})
-	p.waitInForce()
-	p.eventually("its job to end", func() (bool, string) {
-		state := p.jobField(lost, "JobState")
-		return state != "RUNNING" && state != "COMPLETING", state
-	})
-	p.waitJob(other, "COMPLETED")
-	assert.Equal(p.t, "0", p.jobField(other, "Restarts"))
-	assert.Equal(p.t, before, p.restarts())
 }
 
 // resourceVersions are those of all objects of some kinds in the namespace, by kind.

@@ -75,6 +75,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.suspend) || !has(self.suspend.timeout)",message="spec.suspend.timeout is not supported: remove it; a pod is waited for until it is gone"
 // +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.mode) || self.mode != 'Dynamic' || !has(self.boot.strategy) && !has(self.boot.topologyKey) && !has(self.boot.provisioningRequest)",message="spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud: in mode Dynamic no node is made for one job alone"
 //
+// +kubebuilder:validation:XValidation:rule="has(self.volumeClaimTemplates) == has(oldSelf.volumeClaimTemplates)",message="spec.volumeClaimTemplates cannot be added or removed: make a new NodeSet"
+// +kubebuilder:validation:XValidation:rule="!has(self.persistentVolumeClaimRetentionPolicy) || has(self.volumeClaimTemplates)",message="spec.persistentVolumeClaimRetentionPolicy needs spec.volumeClaimTemplates"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.exists(c, c.name == 'slurmd')",message="spec.template.spec.containers must have a container named slurmd"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || (has(c.image) && size(c.image) > 0))",message="spec.template.spec.containers: the container slurmd needs an image"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.restartPolicy) || self.template.spec.restartPolicy == 'Never'",message="spec.template.spec.restartPolicy must be Never or absent: a restarted slurmd looks to slurmctld like a rebooted node; Slurmtide replaces the pod instead"
@@ -150,6 +152,21 @@ type NodeSetSpec struct {
 	// terminationGracePeriodSeconds, 600 unless the template says otherwise: the container's preStop hook, which is
 	// Slurmtide's unless the template has one, waits for them. Pods that Slurmtide deletes have 10 seconds.
 	Template corev1.PodTemplateSpec `json:"template"`
+
+	// Volumes that each node has of its own, for volumeMounts of the template: a claim <name>-<node> is made when the node is powered up for the first time, and
+	// kept from then on, unless persistentVolumeClaimRetentionPolicy says otherwise. A volume of the template with the same name gives way. Cannot be changed.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=atomic
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.metadata.name == a.metadata.name))",message="spec.volumeClaimTemplates: two have the same metadata.name: rename one"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.volumeClaimTemplates cannot be changed: claims that were made keep what they are; make a new NodeSet"
+	VolumeClaimTemplates []VolumeClaimTemplate `json:"volumeClaimTemplates,omitempty"`
+
+	// How long the claims of volumeClaimTemplates live. Absent: until somebody deletes them.
+	//
+	// +optional
+	PersistentVolumeClaimRetentionPolicy *ClaimRetentionPolicy `json:"persistentVolumeClaimRetentionPolicy,omitempty"`
 
 	// How a change of the template or the shape reaches pods that were made before. Absent: not at all.
 	//

@@ -1,0 +1,72 @@
+//go:build integration && controlplane
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+func (p *plane) createSet(name, nodes string, change ...func(*v1alpha1.NodeSet)) {
+	p.t.Helper()
+	set := p.build(nodeSet{name: name, nodes: nodes})
+	slurmd := &set.Spec.Template.Spec.Containers[0]
+	slurmd.Env[0].ValueFrom.SecretKeyRef.Name = "tide-auth-slurm"
+	if name == "cpu" {
+		set.Spec.Partition = &v1alpha1.NodeSetPartition{Config: "Default=YES"}
+	}
+	for _, one := range change {
+		one(set)
+	}
+	_, err := p.tide.SlurmtideV1alpha1().NodeSets(p.ns).Create(p.ctx, set, metav1.CreateOptions{})
+	require.NoError(p.t, err)
+}
+
+// testSetGoes deletes a NodeSet while a job runs on it. Its pods go with it, so the job is lost; slurmctld and other jobs are not.
+func (p *plane) testSetGoes(*testing.T) {
+	before := p.restarts()
+	lost, other := p.sbatch("sleep 300", "-p", "more", "--nodelist=more-0", "--no-requeue"), p.sbatch("sleep 20", "-p", "cpu")
+	p.waitJob(lost, "RUNNING")
+	p.waitJob(other, "RUNNING")
+	require.NoError(p.t, p.tide.SlurmtideV1alpha1().NodeSets(p.ns).Delete(p.ctx, "more", metav1.DeleteOptions{}))
+	p.eventually("its nodes to go", func() (bool, string) {
+		out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
+		return !strings.Contains(out, "more"), out
+	})
+	p.waitInForce()
+	p.eventually("its job to end", func() (bool, string) {
+		state := p.jobField(lost, "JobState")
+		return state != "RUNNING" && state != "COMPLETING", state
+	})
+	p.eventually("its claim to go", func() (bool, string) {
+		_, err := p.kube.CoreV1().PersistentVolumeClaims(p.ns).Get(p.ctx, moreClaim, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+	p.waitJob(other, "COMPLETED")
+	assert.Equal(p.t, "0", p.jobField(other, "Restarts"))
+	assert.Equal(p.t, before, p.restarts())
+}
+
+// moreClaim is the claim of node more-0, for which there is a volume.
+const moreClaim = "scratch-more-0"
+
+// withClaim gives nodes a volume each, which goes with the NodeSet.
+func withClaim(set *v1alpha1.NodeSet) {
+	set.Spec.VolumeClaimTemplates = []v1alpha1.VolumeClaimTemplate{{Metadata: v1alpha1.VolumeClaimMetadata{Name: "scratch"}, Spec: corev1.PersistentVolumeClaimSpec{
+		StorageClassName: new(""), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}}
+	set.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.ClaimRetentionPolicy{WhenDeleted: v1alpha1.DeleteClaim}
+	slurmd := &set.Spec.Template.Spec.Containers[0]
+	slurmd.VolumeMounts = append(slurmd.VolumeMounts, corev1.VolumeMount{Name: "scratch", MountPath: "/scratch"})
+}
