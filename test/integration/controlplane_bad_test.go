@@ -4,6 +4,7 @@ package integration
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -45,6 +46,9 @@ func (p *plane) testValidation(t *testing.T) {
 		"spec.backups is for slurmctlds that are started here": func(c *v1alpha1.Controller) {
 			c.Spec.Backups, c.Spec.External, c.Spec.SlurmKeyRef, c.Spec.JWTKeyRef = 1, &v1alpha1.ExternalController{Host: "h"}, key, key
 		},
+		"spec.jwksKeyRef is for a slurmctld that is started here": func(c *v1alpha1.Controller) {
+			c.Spec.External, c.Spec.SlurmKeyRef, c.Spec.JWTKeyRef, c.Spec.JWKSKeyRef = &v1alpha1.ExternalController{Host: "h"}, key, key, &v1alpha1.FileRef{Name: "a", Key: "b"}
+		},
 		"storageClassName and resources are for a new claim": func(c *v1alpha1.Controller) {
 			c.Spec.Persistence = v1alpha1.Persistence{ExistingClaim: "a", StorageClassName: new("b")}
 		},
@@ -56,7 +60,7 @@ func (p *plane) testValidation(t *testing.T) {
 	}
 	_, err := controllers.Create(p.ctx, good(), metav1.CreateOptions{})
 	require.NoError(t, err)
-	for want, change := range map[string]func(*v1alpha1.Controller){
+	refused(t, p, controllers, map[string]func(*v1alpha1.Controller){
 		"spec.clusterName cannot be changed":                  func(c *v1alpha1.Controller) { c.Spec.ClusterName = "another" },
 		"spec.clusterName cannot be added or removed":         func(c *v1alpha1.Controller) { c.Spec.ClusterName = "" },
 		"spec.slurmKeyRef cannot be added or removed":         func(c *v1alpha1.Controller) { c.Spec.SlurmKeyRef = key },
@@ -70,19 +74,17 @@ func (p *plane) testValidation(t *testing.T) {
 			c.Spec.External = &v1alpha1.ExternalController{Host: "h"}
 			c.Spec.SlurmKeyRef, c.Spec.JWTKeyRef = key, key
 		},
-	} {
-		p.eventually("a refusal", func() (bool, string) {
-			c, err := controllers.Get(p.ctx, "try", metav1.GetOptions{})
-			require.NoError(t, err)
-			change(c)
-			_, err = controllers.Update(p.ctx, c, metav1.UpdateOptions{})
-			if apierrors.IsConflict(err) { // the status was written at the same time
-				return false, err.Error()
-			}
-			require.ErrorContains(t, err, want)
-			return true, ""
-		})
-	}
+	})
+	require.NoError(t, controllers.Delete(p.ctx, "try", metav1.DeleteOptions{}))
+	named, another := good(), &v1alpha1.KeyRef{Name: "a", Key: "c"}
+	named.Spec.SlurmKeyRef, named.Spec.JWTKeyRef, named.Spec.Persistence = key, key, v1alpha1.Persistence{ExistingClaim: "a"}
+	_, err = controllers.Create(p.ctx, named, metav1.CreateOptions{})
+	require.NoError(t, err)
+	refused(t, p, controllers, map[string]func(*v1alpha1.Controller){
+		"spec.slurmKeyRef cannot be changed":               func(c *v1alpha1.Controller) { c.Spec.SlurmKeyRef = another },
+		"spec.jwtKeyRef cannot be changed":                 func(c *v1alpha1.Controller) { c.Spec.JWTKeyRef = another },
+		"spec.persistence.existingClaim cannot be changed": func(c *v1alpha1.Controller) { c.Spec.Persistence.ExistingClaim = "b" },
+	})
 	require.NoError(t, controllers.Delete(p.ctx, "try", metav1.DeleteOptions{}))
 	tokens := p.tide.SlurmtideV1alpha1().Tokens(p.ns)
 	for want, spec := range map[string]v1alpha1.TokenSpec{
@@ -91,6 +93,48 @@ func (p *plane) testValidation(t *testing.T) {
 	} {
 		_, err := tokens.Create(p.ctx, &v1alpha1.Token{ObjectMeta: metav1.ObjectMeta{Name: "try"}, Spec: spec}, metav1.CreateOptions{})
 		require.ErrorContains(t, err, want)
+	}
+	other := &v1alpha1.ObjectRef{Name: "other"}
+	for _, made := range []struct {
+		spec  v1alpha1.TokenSpec
+		wants map[string]func(*v1alpha1.Token)
+	}{
+		{v1alpha1.TokenSpec{Username: "a", JWTKeyRef: key, SecretRef: key}, map[string]func(*v1alpha1.Token){
+			"spec.jwtKeyRef cannot be changed":            func(s *v1alpha1.Token) { s.Spec.JWTKeyRef = another },
+			"spec.username cannot be changed":             func(s *v1alpha1.Token) { s.Spec.Username = "b" },
+			"spec.secretRef cannot be changed":            func(s *v1alpha1.Token) { s.Spec.SecretRef = another },
+			"spec.secretRef cannot be added or removed":   func(s *v1alpha1.Token) { s.Spec.SecretRef = nil },
+			"spec: the key of a Token cannot be changed:": func(s *v1alpha1.Token) { s.Spec.JWTKeyRef, s.Spec.ControllerRef = nil, other },
+		}},
+		{v1alpha1.TokenSpec{Username: "a", ControllerRef: &v1alpha1.ObjectRef{Name: "none"}}, map[string]func(*v1alpha1.Token){
+			"spec.controllerRef cannot be changed": func(s *v1alpha1.Token) { s.Spec.ControllerRef = other },
+		}},
+	} {
+		_, err := tokens.Create(p.ctx, &v1alpha1.Token{ObjectMeta: metav1.ObjectMeta{Name: "try"}, Spec: made.spec}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		refused(t, p, tokens, made.wants)
+		require.NoError(t, tokens.Delete(p.ctx, "try", metav1.DeleteOptions{}))
+	}
+}
+
+// refused sees that changes of the object "try" are refused, each with its words.
+func refused[T any](t *testing.T, p *plane, client interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (T, error)
+	Update(ctx context.Context, one T, o metav1.UpdateOptions) (T, error)
+}, changes map[string]func(T)) {
+	t.Helper()
+	for want, change := range changes {
+		p.eventually("a refusal", func() (bool, string) {
+			one, err := client.Get(p.ctx, "try", metav1.GetOptions{})
+			require.NoError(t, err)
+			change(one)
+			_, err = client.Update(p.ctx, one, metav1.UpdateOptions{})
+			if apierrors.IsConflict(err) { // the status was written at the same time
+				return false, err.Error()
+			}
+			require.ErrorContains(t, err, want)
+			return true, ""
+		})
 	}
 }
 

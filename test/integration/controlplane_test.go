@@ -59,10 +59,8 @@ func testControlPlane(t *testing.T, version string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "tide"}, Spec: v1alpha1.RestApiSpec{ControllerRef: v1alpha1.ObjectRef{Name: "tide"}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	_, err = p.tide.SlurmtideV1alpha1().Tokens(p.ns).Create(p.ctx, &v1alpha1.Token{
-		ObjectMeta: metav1.ObjectMeta{Name: "portal"}, Spec: v1alpha1.TokenSpec{ControllerRef: &v1alpha1.ObjectRef{Name: "tide"}, Username: "slurm"},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	p.createToken("portal", nil)
+	p.createToken("short", &metav1.Duration{Duration: time.Minute})
 	p.waitCondition(v1alpha1.ConditionAvailable, "Answers")
 	t.Logf("slurmctld answers after %v", time.Since(began).Round(100*time.Millisecond))
 	p.waitInForce()
@@ -87,10 +85,12 @@ func testControlPlane(t *testing.T, version string) {
 		p.waitZero("cpu-[0-2]")
 	})
 	sub("slurmrestd takes the token", p.testRestAPI)
+	short := p.issued("short")
 	sub("extraConf changes in place", p.testChange)
 	sub("files and scripts", p.testFiles)
 	sub("extraConf that slurmctld refuses", p.testRefused)
 	sub("extraConf that ends slurmctld", p.testEnds)
+	sub("a token is followed by another", func(t *testing.T) { p.testRefresh(t, short) })
 	sub("a larger volume", p.testVolume)
 	sub("a key is lost", p.testKeyLost)
 	sub("another daemon's namespace", p.testAnotherDaemon)
@@ -289,38 +289,71 @@ func (p *plane) restarts() string {
 	return said
 }
 
+// askNodes asks slurmrestd for the nodes with a token. refused is "", or the first line of what it says if that is no 200.
+func (p *plane) askNodes(token string) (refused, body string) {
+	p.t.Helper()
+	const ask = `exec 3<>/dev/tcp/tide-restapi/6820
+printf 'GET /slurm/v0.0.42/nodes/ HTTP/1.1\r\nHost: tide\r\nX-SLURM-USER-TOKEN: %s\r\nConnection: close\r\n\r\n' "$1" >&3
+cat <&3`
+	first, rest, _ := strings.Cut(p.slurm("timeout", "20", "bash", "-c", ask, "bash", token), "\r\n")
+	if strings.Contains(first, " 200 ") {
+		return "", rest
+	}
+	return "refused: " + first, rest
+}
+
+// issued is what the Secret of a Token has.
+func (p *plane) issued(token string) string {
+	p.t.Helper()
+	secret, err := p.kube.CoreV1().Secrets(p.ns).Get(p.ctx, token, metav1.GetOptions{})
+	require.NoError(p.t, err)
+	return string(secret.Data["SLURM_JWT"])
+}
+
+func (p *plane) createToken(name string, lifetime *metav1.Duration) {
+	p.t.Helper()
+	_, err := p.tide.SlurmtideV1alpha1().Tokens(p.ns).Create(p.ctx, &v1alpha1.Token{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.TokenSpec{ControllerRef: &v1alpha1.ObjectRef{Name: "tide"}, Username: "slurm", Lifetime: lifetime},
+	}, metav1.CreateOptions{})
+	require.NoError(p.t, err)
+}
+
 func (p *plane) testRestAPI(t *testing.T) {
 	p.eventually("the RestApi to answer", func() (bool, string) {
 		r, err := p.tide.SlurmtideV1alpha1().RestApis(p.ns).Get(p.ctx, "tide", metav1.GetOptions{})
 		require.NoError(t, err)
 		return meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionAvailable), fmt.Sprintf("%+v", r.Status)
 	})
-	secret, err := p.kube.CoreV1().Secrets(p.ns).Get(p.ctx, "portal", metav1.GetOptions{})
-	require.NoError(t, err)
-	const ask = `exec 3<>/dev/tcp/tide-restapi/6820
-printf 'GET /slurm/v0.0.42/nodes/ HTTP/1.1\r\nHost: tide\r\nX-SLURM-USER-TOKEN: %s\r\nConnection: close\r\n\r\n' "$1" >&3
-cat <&3`
-	out := p.slurm("timeout", "20", "bash", "-c", ask, "bash", string(secret.Data["SLURM_JWT"]))
-	assert.Contains(t, strings.SplitN(out, "\r\n", 2)[0], " 200 ")
-	assert.Contains(t, out, `"cpu-0"`)
-	// So do tokens that others sign, as soon as slurmctld knows their key.
+	refused, body := p.askNodes(p.issued("portal"))
+	assert.Empty(t, refused)
+	assert.Contains(t, body, `"cpu-0"`)
+
+	// Tokens that others sign are taken as soon as slurmctld knows their key.
 	before, portal := p.restarts(), newSigner(t)
 	ref := portal.publish(p)
 	for name, token := range map[string]string{"nonsense": "nonsense", "not known yet": portal.token("slurm")} {
-		out = p.slurm("timeout", "20", "bash", "-c", ask, "bash", token)
-		assert.NotContains(t, strings.SplitN(out, "\r\n", 2)[0], " 200 ", name)
+		refused, _ := p.askNodes(token)
+		assert.NotEmpty(t, refused, name)
 	}
 	c := p.controller()
 	c.Spec.JWKSKeyRef = ref
-	_, err = p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
+	_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	p.waitInForce()
-	out = p.slurm("timeout", "20", "bash", "-c", ask, "bash", portal.token("slurm"))
-	assert.Contains(t, strings.SplitN(out, "\r\n", 2)[0], " 200 ")
-	assert.Contains(t, out, `"cpu-0"`)
-	out = p.slurm("timeout", "20", "bash", "-c", ask, "bash", newSigner(t).token("slurm"))
-	assert.NotContains(t, strings.SplitN(out, "\r\n", 2)[0], " 200 ", "another key")
+	refused, body = p.askNodes(portal.token("slurm"))
+	assert.Empty(t, refused)
+	assert.Contains(t, body, `"cpu-0"`)
+	refused, _ = p.askNodes(newSigner(t).token("slurm"))
+	assert.NotEmpty(t, refused, "another key")
 	assert.Equal(t, before, p.restarts())
+}
+
+// testRefresh looks whether a token that does not live long was followed by another one.
+func (p *plane) testRefresh(t *testing.T, first string) {
+	p.eventually("another token", func() (bool, string) { return p.issued("short") != first, "" })
+	refused, _ := p.askNodes(p.issued("short"))
+	assert.Empty(t, refused)
+	require.NoError(t, p.tide.SlurmtideV1alpha1().Tokens(p.ns).Delete(p.ctx, "short", metav1.DeleteOptions{})) // at rest nothing is to be written
 }
 
 func (p *plane) testChange(t *testing.T) {

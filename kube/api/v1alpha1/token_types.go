@@ -43,6 +43,7 @@ type TokenList struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.controllerRef) != has(self.jwtKeyRef)",message="spec: give controllerRef or jwtKeyRef, one of the two"
 // +kubebuilder:validation:XValidation:rule="has(self.controllerRef) == has(oldSelf.controllerRef)",message="spec: the key of a Token cannot be changed: make a new Token"
+// +kubebuilder:validation:XValidation:rule="has(self.secretRef) == has(oldSelf.secretRef)",message="spec.secretRef cannot be added or removed: make a new Token"
 // +kubebuilder:validation:XValidation:rule="!has(self.lifetime) || duration(self.lifetime) >= duration('1m')",message="spec.lifetime must be 1m or more"
 type TokenSpec struct {
 	// The Controller whose key of auth/jwt signs it, in the same namespace. Cannot be changed.
