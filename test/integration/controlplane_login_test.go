@@ -330,9 +330,9 @@ func (p *plane) hash() string {
 func (p *plane) testLoginConfig(t *testing.T) {
 	before := p.loginContainers()
 	require.Len(t, before, 1)
-	p.createConfigMap("site", map[string]string{"more.conf": "MaxJobCount=4321\n", "cli_filter.lua": filter})
+	p.createConfigMap("site", map[string]string{"more.conf": "MaxJobCount=4321\n", "cli_filter.lua": filter, "job_submit.lua": p.noUserEnv()})
 	c := p.controller()
-	c.Spec.ExtraConf = "SuspendTime=6\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nInclude more.conf\nCliFilterPlugins=cli_filter/lua\nScronParameters=enable\n"
+	c.Spec.ExtraConf = "SuspendTime=6\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nInclude more.conf\nCliFilterPlugins=cli_filter/lua\nScronParameters=enable\nJobSubmitPlugins=lua\n"
 	c.Spec.ConfigFileRefs = []v1alpha1.ObjectRef{{Name: "site"}}
 	_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
 	require.NoError(t, err)
@@ -367,6 +367,14 @@ func (p *plane) testLoginConfig(t *testing.T) {
 	})
 	t.Logf("mended after %v", time.Since(began).Round(time.Second))
 	assert.Equal(t, before, p.loginContainers(), "sessions live")
+}
+
+// noUserEnv is the job_submit.lua of docs/troubleshooting.md: without it a crontab's job ends slurmd in a pod.
+func (p *plane) noUserEnv() string {
+	p.t.Helper()
+	text, err := os.ReadFile("../../docs/examples/job_submit.lua")
+	require.NoError(p.t, err)
+	return string(text)
 }
 
 // testScrontab waits until what alice has written into her crontab has run.

@@ -50,6 +50,7 @@ func TestControlPlane(t *testing.T) {
 
 func testControlPlane(t *testing.T, version string) {
 	p := newPlane(t, version, "control-")
+	p.createVolume(moreClaim)
 	t.Run("validation", p.testValidation)
 	p.t = t
 	began := time.Now()
@@ -111,7 +112,6 @@ func testControlPlane(t *testing.T, version string) {
 		p.waitJob(p.sbatch("hostname", "--constraint=fast&gen4"), "COMPLETED")
 	})
 	sub("another NodeSet", func(*testing.T) {
-		p.createVolume(moreClaim)
 		p.createSet("more", "more-[0-1]", withClaim)
 		p.eventually("its nodes", func() (bool, string) {
 			out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
