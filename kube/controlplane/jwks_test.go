@@ -40,7 +40,7 @@ func TestJWKSInConfig(t *testing.T) {
 	c := controller(func(c *v1alpha1.Controller) { c.Spec.ExtraConf = "AuthAltParameters=userclaimfield=name\n" })
 	files, err := Config(Cluster{Controller: c, JWKS: goodJWKS, Settings: settings})
 	require.NoError(t, err)
-	assert.Equal(t, goodJWKS, files["jwks.json"])
+	assert.JSONEq(t, goodJWKS, files["jwks.json"])
 	assert.Contains(t, files["slurm.conf"], "\nAuthAltParameters=jwt_key=/etc/slurm/jwt_hs256.key,jwks=/etc/slurm/jwks.json,userclaimfield=name\n")
 	_, err = Config(Cluster{Controller: c, JWKS: goodJWKS, Settings: settings, Files: map[string]string{"jwks.json": goodJWKS}})
 	require.EqualError(t, err, "spec.jwksKeyRef: one of the ConfigMaps of spec.configFileRefs has jwks.json, too: remove one of them")
@@ -51,7 +51,7 @@ func TestJWKSIsRead(t *testing.T) {
 	l := &Loop{kube: kubefake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "portal"}, Data: data})}
 	text, err := l.jwks(t.Context(), "slurm", &v1alpha1.FileRef{Name: "portal", Key: "good"})
 	require.NoError(t, err)
-	assert.Equal(t, goodJWKS, text)
+	assert.JSONEq(t, goodJWKS, text)
 	text, err = l.jwks(t.Context(), "slurm", nil)
 	require.NoError(t, err)
 	assert.Empty(t, text)
