@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -43,14 +44,8 @@ func TestRestarts(t *testing.T) {
 			c.t = t
 			id := c.sbatch("true", "-N2")
 			c.waitJob(id, "COMPLETED")
-			c.eventually("a power-down", func() (bool, string) {
-				for _, s := range c.nodeStates("cpu-[0-9]") {
-					if s.Any(powersave.NodePoweringDown) {
-						return true, ""
-					}
-				}
-				return false, ""
-			})
+			// One look from outside may take longer than all of a power-down.
+			c.slurm("timeout", fmt.Sprint(int(patience.Seconds())), "sh", "-c", "until scontrol --oneliner show node 'cpu-[0-9]' | grep -q POWERING_DOWN; do sleep 0.1; done")
 			require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
 			require.NoError(t, c.WaitReady(c.ctx))
 			c.settled("cpu-[0-9]", id)
