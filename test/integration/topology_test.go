@@ -101,28 +101,12 @@ func (c *cluster) paperHosts(zones ...string) map[string]string {
 			assert.NoError(t, c.kube.CoreV1().Nodes().Delete(ctx, host, metav1.DeleteOptions{})) // its lease goes with it
 		}
 	})
-	size := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
 	pods := c.kube.CoreV1().Pods(c.ns)
 	leases := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	for i, zone := range zones {
 		name := fmt.Sprintf("paper-%s-%d", c.ns, i)
-		host, err := c.kube.CoreV1().Nodes().Create(c.ctx, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-				corev1.LabelTopologyZone: "zone-" + zone, corev1.LabelHostname: name, paperTaint: c.ns}},
-			Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: paperTaint, Effect: corev1.TaintEffectNoSchedule}}},
-		}, metav1.CreateOptions{})
-		require.NoError(c.t, err)
+		c.paperHost(name, zone)
 		hosts[name] = zone
-		patch, err := json.Marshal(corev1.Node{Status: corev1.NodeStatus{Capacity: size, Allocatable: size, Conditions: []corev1.NodeCondition{{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}}})
-		require.NoError(c.t, err)
-		_, err = c.kube.CoreV1().Nodes().Patch(c.ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-		require.NoError(c.t, err)
-		_, err = leases.Create(c.ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: host.UID}}},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(40)), RenewTime: new(metav1.NowMicro())},
-		}, metav1.CreateOptions{})
-		require.NoError(c.t, err)
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	var kubelet sync.WaitGroup
@@ -154,4 +138,26 @@ func (c *cluster) paperHosts(zones ...string) map[string]string {
 		}
 	})
 	return hosts
+}
+
+// paperHost makes a host that exists in the API alone, and is ready as long as somebody renews its lease, or for some 50 s.
+func (c *cluster) paperHost(name, zone string) {
+	c.t.Helper()
+	host, err := c.kube.CoreV1().Nodes().Create(c.ctx, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			corev1.LabelTopologyZone: "zone-" + zone, corev1.LabelHostname: name, paperTaint: c.ns}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: paperTaint, Effect: corev1.TaintEffectNoSchedule}}},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+	size := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
+	patch, err := json.Marshal(corev1.Node{Status: corev1.NodeStatus{Capacity: size, Allocatable: size, Conditions: []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}}})
+	require.NoError(c.t, err)
+	_, err = c.kube.CoreV1().Nodes().Patch(c.ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	require.NoError(c.t, err)
+	_, err = c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(c.ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: host.UID}}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(40)), RenewTime: new(metav1.NowMicro())},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
 }
