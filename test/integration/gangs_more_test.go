@@ -159,20 +159,12 @@ func moreGangs(t *testing.T, c *cluster) {
 		c.create(set)
 		id := c.sbatch("sleep 1", "-N2", "-p", "crash")
 		c.told(id, "crash", "slurmtide: crash: ")
-		c.slurm("scontrol", "hold", id)
-		var others []string
-		c.eventually("the NodeSet to be closed, after three boots in a row", func() (bool, string) {
-			if strings.HasPrefix(c.reason("crash-1"), "slurmtide: closed: crash: ") {
-				return true, ""
-			}
-			if n := len(others); n == 0 || c.jobField(others[n-1], "Restarts") == "1" && len(others) < 3 {
-				others = append(others, c.sbatch("sleep 1", "-p", "crash"))
-			}
-			return false, c.reason("crash-1")
-		})
-		c.slurm(append([]string{"scancel"}, others...)...)
-		c.slurm("scontrol", "release", id)
-		c.mended(id, "crash")
+		c.slurm("scancel", id)
+		first, second := c.sbatch("sleep 1", "-p", "crash", "--nodelist=crash-0"), c.sbatch("sleep 1", "-p", "crash", "--nodelist=crash-1")
+		c.givenBack(first, "crash-0")
+		c.givenBack(second, "crash-1") // the third boot in a row at least
+		c.slurm("scancel", second)
+		c.mended(first, "crash")
 	})
 	t.Run("slurmd finds less than slurm.conf says", func(t *testing.T) {
 		c.t = t
