@@ -271,11 +271,18 @@ func (e *Engine) roomNodes(n *node) (nodes map[string]string, fits bool) {
 	job := e.roomJob(n)
 	nodes = map[string]string{n.name: n.boot.attempt.Offering}
 	inUse := map[string]map[string]int{}
+	noted := 0 // when it was last noted which nodes those are
+	for _, g := range e.roomGangs(job) {
+		noted = max(noted, g.read)
+	}
 	for _, m := range e.roomMembers(n) {
 		name := m.name
 		if b := m.boot; b == nil {
-			if m.off != nil || m.pod != nil || m.read == 0 || !m.slurm.State.Any(NodePoweredDown) {
+			switch {
+			case m.off != nil, m.pod != nil, m.read == 0, !m.slurm.State.Any(NodePoweredDown):
 				continue // up, or nobody knows
+			case m.readSince(noted) && m.slurm.State.Any(NodeIdle):
+				continue // the job has it no longer
 			}
 		} else {
 			if m.readSince(b.read) && m.slurm.State.Any(NodeIdle) {

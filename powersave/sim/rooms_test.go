@@ -292,9 +292,9 @@ func (w *world) mayAsk(q powersave.RoomRequest) {
 				}
 			}
 		}
-		// Who has been told nothing of the present start takes what boots on for others to be the job's still.
+		// Who has been told of the present start by gates alone takes what boots on for others to be the job's still.
 		for _, n := range w.nodes {
-			if j.reported.IsZero() && j.known.IsZero() && n.ours() && n.set() == i && n.flags.Any(powersave.NodePoweringUp) && len(n.jobs) > 0 && !slices.Contains(n.jobs, j) {
+			if j.reported.IsZero() && n.ours() && n.set() == i && n.flags.Any(powersave.NodePoweringUp) && len(n.jobs) > 0 && !slices.Contains(n.jobs, j) {
 				has++
 			}
 		}
