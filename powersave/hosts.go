@@ -177,7 +177,7 @@ func (e *Engine) tend(n *node) {
 		// What it was drained for is over: it is to say what it stays out for, which the next bridge has to know, too.
 		strings.HasPrefix(why, updating) && n.slurm.DrainedForHost() && serving(state) && state.Any(NodeDrain) && !state.Any(NodeFail|NodeDown|NodePowerDown):
 		u = NodeUpdate{State: StateDrain, Reason: drainReason(why)}
-	case why == "" && drained && (n.pod == nil || e.hostsRead || n.slurm.drainedFor(updatePrefix)) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
+	case why == "" && drained && (n.pod == nil || e.hostsRead || n.slurm.drainedFor(UpdatePrefix)) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
 		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
 		u.State = n.putBack()
 	case leave && drained && !e.blind && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):
@@ -237,7 +237,7 @@ func (n *node) alive() bool { return n.pod != nil && n.pod.Phase != PodFailed }
 
 // drainedHere says that nobody but us keeps the node out of use.
 func (n *node) drainedHere() bool {
-	return n.slurm.DrainedForHost() || n.slurm.drainedFor(updatePrefix)
+	return n.slurm.DrainedForHost() || n.slurm.drainedFor(UpdatePrefix)
 }
 
 // podEnds says that the node's pod has come to its end, or is about to.

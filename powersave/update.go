@@ -20,8 +20,8 @@ type RollingUpdate struct {
 	Percent        bool // it is percent of the nodes that are up
 }
 
-// limit is how many of the nodes that are up may be out at once: one at least.
-func (r *RollingUpdate) limit(up int) int {
+// Limit is how many of the nodes that are up may be out at once: one at least.
+func (r *RollingUpdate) Limit(up int) int {
 	if !r.Percent {
 		return max(r.MaxUnavailable, 1)
 	}
@@ -58,8 +58,8 @@ type UpdateCounts struct {
 
 const (
 	updating = "update: "
-	// updatePrefix begins the reason of nodes that are drained because their pod is to be replaced; only those are put back.
-	updatePrefix = ReasonPrefix + updating
+	// UpdatePrefix begins the reason of nodes that are drained because their pod is to be replaced; only those are put back.
+	UpdatePrefix = ReasonPrefix + updating
 )
 
 // updates is what all rolling updates have in common.
@@ -129,12 +129,12 @@ func (e *Engine) passing(n *node) bool {
 func (e *Engine) replaces(n *node) bool {
 	set := e.sets[n.set]
 	return set.Rolling != nil && set.Problem == "" && e.outdated(n) && !e.updates.of[n.set].held &&
-		(n.care.replace || n.slurm.State.Any(NodeDrain) && n.slurm.drainedFor(updatePrefix))
+		(n.care.replace || n.slurm.State.Any(NodeDrain) && n.slurm.drainedFor(UpdatePrefix))
 }
 
 // takenOut says that the node is out for an update, and has not come back, be it that slurmctld has added a reason of its own since.
 func (n *node) takenOut() bool {
-	return n.care.replace || strings.HasPrefix(n.slurm.Reason, updatePrefix) && n.slurm.State.Any(NodeDrain|NodePowerDown|NodePoweringDown)
+	return n.care.replace || strings.HasPrefix(n.slurm.Reason, UpdatePrefix) && n.slurm.State.Any(NodeDrain|NodePowerDown|NodePoweringDown)
 }
 
 // replaceable says that nothing but jobs keeps the node's pod from being replaced.
@@ -215,7 +215,7 @@ func (e *Engine) update(set NodeSet, nodes []*node) {
 	})
 	all := append(idle, busy...)
 	choice, probes := e.breakers.choose(e.now, set, nil)
-	limit := set.Rolling.limit(up)
+	limit := set.Rolling.Limit(up)
 	state := updateState{}
 	switch {
 	case set.Problem != "":

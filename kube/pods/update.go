@@ -137,8 +137,8 @@ func checkUpdate(spec *v1alpha1.NodeSetSpec) error {
 	if !replaced {
 		return nil
 	}
-	if spec.Mode == v1alpha1.ModeDynamic {
-		return fmt.Errorf("spec.updateStrategy: type %s needs mode Cloud: remove it; in mode Dynamic a change reaches nodes that are made later", spec.UpdateStrategy.Type)
+	if spec.Mode == v1alpha1.ModeDynamic && spec.UpdateStrategy.Type == v1alpha1.UpdateScheduled {
+		return errors.New("spec.updateStrategy: type Scheduled needs mode Cloud: use RollingUpdate; in mode Dynamic a node that a reservation names stays as it is")
 	}
 	if r := rolling(spec); r == nil || r.MaxUnavailable < 1 || r.Percent && r.MaxUnavailable > 100 || most.Type == intstr.String && !r.Percent {
 		return fmt.Errorf("%s is %s: must be 1 or more, or from 1%% to 100%%", field, most.String())

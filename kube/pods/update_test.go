@@ -103,7 +103,7 @@ func TestRollingUpdate(t *testing.T) {
 		},
 		"mode Dynamic": {
 			strategy: &v1alpha1.UpdateStrategy{Type: v1alpha1.UpdateRolling}, mode: v1alpha1.ModeDynamic,
-			want: &powersave.RollingUpdate{MaxUnavailable: 25, Percent: true}, problem: "type RollingUpdate needs mode Cloud",
+			want: &powersave.RollingUpdate{MaxUnavailable: 25, Percent: true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,6 +184,9 @@ func TestScheduledUpdate(t *testing.T) {
 	ns := newNodeSet("cpu", "cpu-[0-9]")
 	ns.Spec.UpdateStrategy = &v1alpha1.UpdateStrategy{Type: v1alpha1.UpdateRolling}
 	assert.Nil(t, Validate([]*v1alpha1.NodeSet{ns})[0].Window)
+	ns.Spec.Mode = v1alpha1.ModeDynamic
+	ns.Spec.UpdateStrategy = &v1alpha1.UpdateStrategy{Type: v1alpha1.UpdateScheduled, Scheduled: &v1alpha1.ScheduledUpdate{Start: "0 2 * * SUN", Duration: hours}}
+	assert.Contains(t, Validate([]*v1alpha1.NodeSet{ns})[0].Problem, "type Scheduled needs mode Cloud")
 }
 
 func TestRevisionsInStatus(t *testing.T) {

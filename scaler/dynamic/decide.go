@@ -183,7 +183,7 @@ func (p *Planner) serving(n *node) {
 	trouble, leave := p.host(n)
 	drained, forHost, held := p.drained(n), p.forHost(n), p.claims[n.name]
 	dead := state.Any(notServing | powered)
-	mayWake := drained && !forHost && trouble == "" && !dead
+	mayWake, forUpdate := drained && !forHost && trouble == "" && !dead, p.forUpdate(n)
 	switch {
 	case r.InstanceID == n.pod.UID && !p.welcomed(n):
 		u := powersave.NodeUpdate{Comment: p.comment(n)}
@@ -199,12 +199,15 @@ func (p *Planner) serving(n *node) {
 	case forHost && p.facts.Hosts == nil && !p.facts.HostsUnread: // nobody knows yet
 	case forHost && trouble == "" && p.facts.Hosts != nil && r.DrainedForHost():
 		p.wake(n, "its host is well again")
+	case mayWake && forUpdate && !p.replaces(n):
+		p.wake(n, "its pod is not to be replaced any more, or not now")
+	case forUpdate && p.busy(n): // until its jobs have ended
 	case mayWake && p.busy(n) && !state.Any(powersave.NodeCompleting):
 		p.wake(n, "a job was quicker")
 	case mayWake && held.grip >= gripNode:
 		p.wake(n, "named by "+held.by)
 	case drained && !p.busy(n) && !state.Any(rebooting) && (trouble != "" || dead || !state.Any(spoken)):
-		if p.mayTake() && (trouble != "" || dead || s == nil || s.need == 0 || !n.listed) {
+		if p.mayTake() && (trouble != "" || dead || s == nil || s.need == 0 || !n.listed || forUpdate) {
 			p.deletePod(n, "drained: "+r.Reason)
 		}
 	case drained:

@@ -28,7 +28,7 @@ func (p *Planner) grow() {
 			continue
 		}
 		n := s.floor(p.now) - p.count(name, p.counts)
-		if most := max(0, s.MaxPoweredUp-p.count(name, p.exists)); s.MaxPoweredUp > 0 && n > most {
+		if most := max(0, s.MaxPoweredUp-p.count(name, p.up)); s.MaxPoweredUp > 0 && n > most {
 			n, s.capped = most, true
 		}
 		if p.due(s, d) {
@@ -144,7 +144,7 @@ func (p *Planner) spare(n *node) bool {
 	}
 	if n.pod != nil {
 		trouble, _ := p.host(n)
-		return p.drained(n) && live(n) && p.welcomed(n) && !n.rec.State.Any(notServing) && !p.forHost(n) && trouble == ""
+		return p.drained(n) && !p.forUpdate(n) && live(n) && p.welcomed(n) && !n.rec.State.Any(notServing) && !p.forHost(n) && trouble == ""
 	}
 	// A record keeps its shape, and slurmctld refuses a slurmd that offers less.
 	d := p.sets[n.set].Dynamic
@@ -430,6 +430,7 @@ func (p *Planner) Counts(stale string) []powersave.NodeSetCounts {
 			c.Ready++
 		}
 	}
+	p.updateCounts(counts)
 	for _, c := range counts {
 		c.Floor = p.sets[c.Name].floorCounts(p.now, c)
 		list = append(list, *c)

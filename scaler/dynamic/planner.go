@@ -42,6 +42,7 @@ type set struct {
 	capped bool            // fewer are made than the floor wants, for MaxPoweredUp
 	out    bool            // fewer are made, for there is no name left
 	refuse string          // why none are made; empty: they are
+	update progress
 }
 
 // batch is demand that is waited with.
@@ -64,6 +65,7 @@ type node struct {
 	tried    bool // attempt is one
 	bootAt   time.Time
 	joined   string // UID of the pod that has registered
+	replace  string // UID of the pod that was drained for an update last
 	trouble  powersave.Trouble
 	since    time.Time // of trouble
 
@@ -113,6 +115,7 @@ func (p *Planner) Step(now time.Time, f Facts) []Action {
 	}
 	if p.look && p.fresh {
 		p.shrink()
+		p.replace()
 	}
 	maps.DeleteFunc(p.nodes, func(_ string, n *node) bool {
 		return n.pod == nil && n.rec == nil && n.goneRead < p.reading && !n.creating && !n.asking && !n.retryAt.After(now)

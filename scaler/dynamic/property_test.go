@@ -20,6 +20,9 @@ func TestProperties(t *testing.T) {
 		draw := func(n int, what string) int { return rapid.IntRange(0, n-1).Draw(t, what) }
 		floor := draw(3, "floor")
 		w := newWorld("dyn-[0-5]", floor)
+		revision := 1
+		w.revise(revision)
+		w.sets[0].Rolling = []*powersave.RollingUpdate{nil, {MaxUnavailable: 1}, {MaxUnavailable: 2}}[draw(3, "rolling")]
 		if draw(3, "foreign") == 0 {
 			w.records["dyn-2"] = &powersave.SlurmNode{Name: "dyn-2", State: powersave.NodeIdle | powersave.NodeDynamicNorm | powersave.NodeDrain, Reason: "disk", InstanceID: "other", Partitions: []string{"all"}}
 		}
@@ -34,7 +37,12 @@ func TestProperties(t *testing.T) {
 		w.watchHosts()
 		for range rapid.IntRange(20, 200).Draw(t, "steps") {
 			w.now = w.now.Add(time.Duration(1+draw(40, "time")) * 100 * time.Millisecond)
-			switch draw(20, "event") {
+			switch draw(21, "event") {
+			case 15:
+				if draw(4, "change") == 0 {
+					revision = max(1, revision+2*draw(2, "back")-1)
+					w.revise(revision)
+				}
 			case 0:
 				w.submit(1 + draw(4, "nodes"))
 			case 1:
@@ -166,6 +174,9 @@ func TestProperties(t *testing.T) {
 		}
 		require.Len(t, w.pods, floor, "pods: %s", w.tell())
 		require.Equal(t, floor, count, "records: %s", w.tell())
+		for _, pod := range w.pods {
+			require.True(t, w.sets[0].Rolling == nil || pod.Revision == w.sets[0].Revision, "revision: %s", w.tell())
+		}
 		require.Empty(t, w.broken)
 	})
 }

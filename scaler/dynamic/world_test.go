@@ -280,7 +280,7 @@ func (w *world) effect(a Action, o *Outcome) {
 		}
 		w.lastUID++
 		w.created++
-		w.pods[a.Node] = &powersave.Pod{Node: a.Node, NodeSet: a.NodeSet, UID: fmt.Sprintf("uid-%d", w.lastUID), Generation: a.Generation, Phase: powersave.PodPending, Created: w.now, Dynamic: true}
+		w.pods[a.Node] = &powersave.Pod{Node: a.Node, NodeSet: a.NodeSet, UID: fmt.Sprintf("uid-%d", w.lastUID), Generation: a.Generation, Phase: powersave.PodPending, Created: w.now, Dynamic: true, Revision: w.sets[0].Revision}
 	case DeletePod:
 		pod, r := w.pods[a.Node], w.records[a.Node]
 		if pod == nil || pod.UID != a.UID {
@@ -317,6 +317,7 @@ func (w *world) effect(a Action, o *Outcome) {
 			if a.Comment != "" {
 				r.Comment = a.Comment
 			}
+			w.mayReplace(name, a)
 			switch a.State {
 			case powersave.StateDrain:
 				r.State |= powersave.NodeDrain

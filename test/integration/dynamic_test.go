@@ -12,10 +12,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
 
 // Nodes that register themselves: none at first, as many as pending jobs need, and none again.
@@ -117,6 +119,73 @@ func TestDynamic(t *testing.T) {
 			return strings.Contains(out, "drain") || out == "", out
 		})
 		require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
+		c.waitNothing()
+	})
+}
+
+// The template changes: pods are replaced one at a time, other names have the new ones before the old ones are gone, and no job is ended.
+func TestDynamicUpdate(t *testing.T) {
+	forScaling(t, func(t *testing.T, version string) {
+		c := deploy(t, "dynupdate", version, dynamicOptions(version), nodeSet{name: "dyn", nodes: "dyn-[0-5]", dynamic: true})
+		nodeSets := c.tide.SlurmtideV1alpha1().NodeSets(c.ns)
+		patch := func(text string) {
+			_, err := nodeSets.Patch(c.ctx, "dyn", types.MergePatchType, []byte(text), metav1.PatchOptions{})
+			require.NoError(t, err)
+		}
+		updated := func() (s v1alpha1.NodeSetStatus, reason string) {
+			set, err := nodeSets.Get(c.ctx, "dyn", metav1.GetOptions{})
+			require.NoError(t, err)
+			if u := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionUpdated); u != nil && u.ObservedGeneration == set.Generation {
+				reason = u.Reason
+			}
+			return set.Status, reason
+		}
+		wait := func(want string) {
+			t.Helper()
+			c.within(2*time.Minute, time.Second, "Updated to be "+want, func() (bool, string) {
+				s, reason := updated()
+				return reason == want, fmt.Sprintf("%+v", s)
+			})
+		}
+		c.scaleDyn(3)
+		c.waitRecords(3)
+		busy := c.sbatch("sleep 40", "-c2")
+		c.waitJob(busy, "RUNNING")
+		on, uids := c.jobField(busy, "NodeList"), c.podUIDs()
+		require.Contains(t, uids, on)
+
+		patch(`{"spec":{"template":{"metadata":{"annotations":{"test":"two"}}}}}`)
+		wait("OnDelete")
+		assert.Equal(t, uids, c.podUIDs())
+		patch(`{"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":1}}}}`)
+		killed := false
+		c.within(3*time.Minute, 500*time.Millisecond, "the update", func() (bool, string) {
+			out := 0
+			for line := range strings.Lines(c.slurm("scontrol", "--oneliner", "show", "node")) {
+				if name, rest, _ := strings.Cut(strings.TrimPrefix(line, "NodeName="), " "); strings.Contains(rest, "Reason=slurmtide: update: ") && strings.Contains(rest, "DRAIN") {
+					if _, up := c.slurmdPods()[name]; up {
+						out++
+					}
+				}
+			}
+			require.LessOrEqual(t, out, 1)
+			s, reason := updated()
+			if s.UpdatedNodes > 0 && !killed {
+				killed = true
+				require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
+			}
+			return reason == "UpToDate" && s.UpdatedNodes == 3 && killed, fmt.Sprintf("%+v", s)
+		})
+		c.waitJob(busy, "COMPLETED")
+		assert.Equal(t, "0", c.jobField(busy, "Restarts"))
+		assert.Equal(t, on, c.jobField(busy, "NodeList"))
+		c.waitRecords(3)
+		for name, pod := range c.slurmdPods() {
+			assert.NotEqual(t, uids[name], pod.UID, name)
+			assert.Equal(t, "two", pod.Annotations["test"], name)
+		}
+		c.waitJob(c.sbatch("true", "-N3", "-c2"), "COMPLETED")
+		c.scaleDyn(0)
 		c.waitNothing()
 	})
 }

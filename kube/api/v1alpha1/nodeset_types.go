@@ -70,7 +70,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.partitions) || has(self.mode) && self.mode == 'Dynamic'",message="spec.partitions needs mode Dynamic: in mode Cloud the PartitionName lines of slurm.conf name the nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.lookAhead) || !has(self.mode) || self.mode != 'Dynamic'",message="spec.lookAhead needs mode Cloud: in mode Dynamic use spec.replicas or spec.replicaWindows"
-// +kubebuilder:validation:XValidation:rule="!has(self.updateStrategy) || self.updateStrategy.type == 'OnDelete' || !has(self.mode) || self.mode != 'Dynamic'",message="spec.updateStrategy: types RollingUpdate and Scheduled need mode Cloud: in mode Dynamic a change reaches nodes that are made later"
+// +kubebuilder:validation:XValidation:rule="!has(self.updateStrategy) || self.updateStrategy.type != 'Scheduled' || !has(self.mode) || self.mode != 'Dynamic'",message="spec.updateStrategy: type Scheduled needs mode Cloud: in mode Dynamic use RollingUpdate"
 // +kubebuilder:validation:XValidation:rule="!has(self.suspend) || has(self.mode) && self.mode == 'Dynamic'",message="spec.suspend needs mode Dynamic: in mode Cloud set SuspendTime in slurm.conf"
 // +kubebuilder:validation:XValidation:rule="!has(self.suspend) || !has(self.suspend.timeout)",message="spec.suspend.timeout is not supported: remove it; a pod is waited for until it is gone"
 // +kubebuilder:validation:XValidation:rule="!has(self.boot) || !has(self.mode) || self.mode != 'Dynamic' || !has(self.boot.strategy) && !has(self.boot.topologyKey) && !has(self.boot.provisioningRequest)",message="spec.boot: strategy, topologyKey and provisioningRequest need mode Cloud: in mode Dynamic no node is made for one job alone"
