@@ -20,15 +20,15 @@ func (w *world) revise(to int) {
 	w.sets[0].SpecGeneration++
 }
 
-// outFor says whether a node that runs is out for an update.
+// outFor says whether a node that runs is out for an update. A record that is kept for its name may have got another pod since.
 func (w *world) outFor(name string) bool {
-	r := w.records[name]
-	return w.pods[name] != nil && r != nil && r.State.Any(powersave.NodeDrain) && strings.HasPrefix(r.Reason, powersave.UpdatePrefix)
+	r, pod := w.records[name], w.pods[name]
+	return pod != nil && r != nil && strings.HasSuffix(r.Comment, " "+pod.UID) && r.State.Any(powersave.NodeDrain) && strings.HasPrefix(r.Reason, powersave.UpdatePrefix)
 }
 
-// mayReplace looks at drains for an update.
+// mayReplace looks at drains for an update. One that comes late, when its pod was lost meanwhile, takes nothing out any more.
 func (w *world) mayReplace(name string, a Update) {
-	if a.State != powersave.StateDrain || !strings.HasPrefix(a.Reason, powersave.UpdatePrefix) {
+	if a.State != powersave.StateDrain || !strings.HasPrefix(a.Reason, powersave.UpdatePrefix) || w.pods[name] == nil {
 		return
 	}
 	out := 0
