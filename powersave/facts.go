@@ -142,6 +142,8 @@ type NodeUpdate struct {
 	Reason  string
 	Comment string
 	Extra   string
+	// Topology is where in the network they are, as after Topology= of scontrol update ("default:s1"). Before Slurm 25.11 there is no such update.
+	Topology string
 }
 
 // String is used in logs and errors.

@@ -21,6 +21,7 @@ import (
 	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
+	"github.com/slurmtide/slurmtide/powersave/place"
 	"github.com/slurmtide/slurmtide/powersave/reserve"
 	"github.com/slurmtide/slurmtide/powersave/spool"
 	"github.com/slurmtide/slurmtide/scaler"
@@ -145,15 +146,22 @@ func runBridge(c *urfave.Context) error {
 		Slurm: slurm, Kubernetes: kube, Log: log.With("mode", "Dynamic"), Metrics: loop.NewMetrics(registry),
 		Plan: dynamic.Config{Owner: "slurmtide: NodeSet " + c.String("namespace") + "/"}, Options: scaler.Options{Select: selects},
 	})
+	places := place.New(place.Config{
+		Slurm: slurm, Place: kube.Place, Log: log,
+		Warn: func(nodeSet, reason, text string) { kube.Warn(nodeSet, "", "", reason, text) },
+	})
 	parts := []func(context.Context) error{
 		b.Run,
 		func(ctx context.Context) error { return spool.Serve(ctx, socket, b, log) },
 		d.Run,
 		a.Run,
 		r.Run,
-		func(ctx context.Context) error { return kube.Run(ctx, newSplit(b, d, a)) },
+		places.Run,
+		func(ctx context.Context) error { return kube.Run(ctx, newSplit(b, d, a, places)) },
 		func(ctx context.Context) error { return watchAccess(ctx, kube, log) },
-		func(ctx context.Context) error { return lead(ctx, kube, identity, c.String("cluster"), b, d, a, r) },
+		func(ctx context.Context) error {
+			return lead(ctx, kube, identity, c.String("cluster"), b, d, a, r, places)
+		},
 	}
 	if taint != nil {
 		parts = append(parts, func(ctx context.Context) error { return watchHostMarks(ctx, kube, log) })
@@ -195,7 +203,7 @@ func identity(sp *spool.Spool) (string, error) {
 }
 
 // lead keeps trying for the lease of the cluster's bridges.
-func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *bridge.Bridge, d *loop.Loop, a *aheadloop.Loop, r *reserve.Loop) error {
+func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *bridge.Bridge, d *loop.Loop, a *aheadloop.Loop, r *reserve.Loop, p *place.Loop) error {
 	return kube.Lead(ctx, identity, func(l pods.Leadership) {
 		lease := bridge.Lease{Name: pods.LeaseName(cluster), Identity: identity, Holder: l.Holder, Leading: l.Leading}
 		if l.Err != nil {
@@ -205,6 +213,7 @@ func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *b
 		d.Lead(l.Leading)
 		a.Lead(l.Leading)
 		r.Lead(l.Leading)
+		p.Lead(l.Leading)
 	})
 }
 

@@ -24,8 +24,8 @@ const (
 // programs are what slurm.conf names.
 var programs = []string{"resume", "suspend", "resume-fail", "start-gate"}
 
-// Render gives the stack's configuration files by name: slurm.conf, cgroup.conf, gres.conf and slurmtide.conf, the latter two
-// when there is something in them.
+// Render gives the stack's configuration files by name: slurm.conf, cgroup.conf, gres.conf, topology.conf and slurmtide.conf, the latter
+// three when there is something in them.
 func Render(o Options) (map[string]string, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -45,6 +45,9 @@ func Render(o Options) (map[string]string, error) {
 	files := map[string]string{"slurm.conf": override(b.String(), o.ExtraConf), "cgroup.conf": cgroupConf}
 	if len(o.GresLines) > 0 {
 		files["gres.conf"] = strings.Join(o.GresLines, "\n") + "\n"
+	}
+	if len(o.TopologyLines) > 0 {
+		files["topology.conf"] = strings.Join(o.TopologyLines, "\n") + "\n"
 	}
 	if o.SlurmtideConf != "" {
 		files["slurmtide.conf"] = o.SlurmtideConf

@@ -34,6 +34,8 @@ type Options struct {
 	PartitionLines []string
 	// GresLines is gres.conf; see FakeGPUs. GresTypes is set from it.
 	GresLines []string
+	// TopologyLines is topology.conf, which ExtraConf has to make use of (TopologyPlugin).
+	TopologyLines []string
 	// Gate makes start-gate the PrologSlurmctld.
 	Gate bool
 	// Prolog, when not empty, is a shell script that becomes a PrologSlurmctld, the way a site wraps start-gate for instance.

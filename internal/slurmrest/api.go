@@ -26,7 +26,7 @@ type api struct {
 	partitions request
 	conf       request // nil before v0.0.45
 	node       func(name string) request
-	update     func(u powersave.NodeUpdate) request
+	update     func(u powersave.NodeUpdate) request // nil for what the version has no field for
 	deleteNode func(name string) request
 	// reservations are asked for without update_time: all of them.
 	reservations request
@@ -59,11 +59,12 @@ func apis() []*api {
 			},
 			update: func(u powersave.NodeUpdate) request {
 				body := v0045.V0045UpdateNodeMsg{
-					Name:    &u.Nodes,
-					State:   stateWords[v0045.V0045UpdateNodeMsgState](namedStates, u.State),
-					Reason:  orNil(u.Reason),
-					Comment: orNil(u.Comment),
-					Extra:   orNil(u.Extra),
+					Name:        &u.Nodes,
+					State:       stateWords[v0045.V0045UpdateNodeMsgState](namedStates, u.State),
+					Reason:      orNil(u.Reason),
+					Comment:     orNil(u.Comment),
+					Extra:       orNil(u.Extra),
+					TopologyStr: orNil(u.Topology),
 				}
 				return func(s string) (*http.Request, error) { return v0045.NewSlurmV0045PostNodesRequest(s, body) }
 			},
@@ -88,11 +89,12 @@ func apis() []*api {
 			},
 			update: func(u powersave.NodeUpdate) request {
 				body := v0044.V0044UpdateNodeMsg{
-					Name:    &u.Nodes,
-					State:   stateWords[v0044.V0044UpdateNodeMsgState](combinedStates, u.State),
-					Reason:  orNil(u.Reason),
-					Comment: orNil(u.Comment),
-					Extra:   orNil(u.Extra),
+					Name:        &u.Nodes,
+					State:       stateWords[v0044.V0044UpdateNodeMsgState](combinedStates, u.State),
+					Reason:      orNil(u.Reason),
+					Comment:     orNil(u.Comment),
+					Extra:       orNil(u.Extra),
+					TopologyStr: orNil(u.Topology),
 				}
 				return func(s string) (*http.Request, error) { return v0044.NewSlurmV0044PostNodesRequest(s, body) }
 			},
@@ -116,6 +118,9 @@ func apis() []*api {
 				return func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetNodeRequest(s, name, nil) }
 			},
 			update: func(u powersave.NodeUpdate) request {
+				if u.Topology != "" {
+					return nil
+				}
 				body := v0043.V0043UpdateNodeMsg{
 					Name:    &u.Nodes,
 					State:   stateWords[v0043.V0043UpdateNodeMsgState](combinedStates, u.State),
@@ -141,6 +146,9 @@ func apis() []*api {
 				return func(s string) (*http.Request, error) { return v0042.NewSlurmV0042GetNodeRequest(s, name, nil) }
 			},
 			update: func(u powersave.NodeUpdate) request {
+				if u.Topology != "" {
+					return nil
+				}
 				body := v0042.V0042UpdateNodeMsg{
 					Name:    &u.Nodes,
 					State:   stateWords[v0042.V0042UpdateNodeMsgState](combinedStates, u.State),

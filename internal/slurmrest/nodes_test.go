@@ -136,6 +136,27 @@ func TestUpdateBodies(t *testing.T) {
 	golden.Compare(t, "testdata/updates.json", string(text)+"\n")
 }
 
+// Where a node is can be said from v0.0.44 (Slurm 25.11) on: before, nothing is sent, rather than an update of nothing.
+func TestUpdateOfTopology(t *testing.T) {
+	u := powersave.NodeUpdate{Nodes: []string{"c0", "c1"}, Topology: "default:s1"}
+	for version, offered := range map[string]bool{"v0.0.42": false, "v0.0.43": false, "v0.0.44": true, "v0.0.45": true} {
+		f := newFake()
+		f.versions = []string{version}
+		c := dialFake(t, f)
+		require.NoError(t, c.Ping(t.Context()))
+		f.reset()
+		err := c.UpdateNodes(t.Context(), u)
+		if !offered {
+			var old interface{ NotOffered() bool }
+			require.ErrorAs(t, err, &old, version)
+			assert.Empty(t, f.seen(), version)
+			continue
+		}
+		require.NoError(t, err, version)
+		assert.JSONEq(t, `{"name": ["c0", "c1"], "topology_str": "default:s1"}`, f.bodies[0], version)
+	}
+}
+
 func TestUpdateRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		u    powersave.NodeUpdate

@@ -47,6 +47,9 @@ func (w *watcher) watchHosts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	c.hosts = informer.GetStore()
+	c.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -176,7 +179,7 @@ func (w *watcher) hostsRead(verb string, err error) {
 	w.handler.HostsUnread(e)
 }
 
-// slimHost drops what hostChanged does not read.
+// slimHost drops what neither hostChanged nor Place reads.
 func slimHost(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -184,7 +187,7 @@ func slimHost(obj any) (any, error) {
 	}
 	slim := &corev1.Node{
 		TypeMeta:   node.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels, Annotations: short(node.Annotations)},
 		Spec:       corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
 	}
 	for _, c := range node.Status.Conditions {

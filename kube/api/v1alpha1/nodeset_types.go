@@ -140,6 +140,12 @@ type NodeSetSpec struct {
 	// +optional
 	LookAhead *LookAhead `json:"lookAhead,omitempty"`
 
+	// Where in the network a node is goes by the Kubernetes node that its pod is bound to, and Slurm is told (Slurm 25.11 or newer; 24.11 cannot be).
+	// Absent: Slurm knows what its configuration says.
+	//
+	// +optional
+	Topology *Topology `json:"topology,omitempty"`
+
 	// What one node offers to Slurm. In mode Cloud it must say the same as the node's record in slurm.conf; in mode Dynamic
 	// nodes register with it.
 	Shape Shape `json:"shape"`

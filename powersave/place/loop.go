@@ -1,0 +1,165 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+// Slurm is what the loop needs of slurmctld. internal/slurmrest's Client implements it.
+type Slurm interface {
+	UpdateNodes(context.Context, powersave.NodeUpdate) error
+}
+
+// Config says what the loop works on. All is required.
+type Config struct {
+	Slurm Slurm
+	// Place is where a host is for nodes of a NodeSet; "" if nothing is to be told of them, or nothing is known yet.
+	Place func(nodeSet, host string) (string, error)
+	// Warn tells whoever looks after a NodeSet; reason is that of an Event.
+	Warn func(nodeSet, reason, text string)
+	Log  *slog.Logger
+}
+
+const (
+	// gather is how long others may come that are told of in the same request.
+	gather      = 200 * time.Millisecond
+	callTimeout = 30 * time.Second
+)
+
+// Loop tells Slurm where nodes are. Only the bridge that leads does. Its methods may be called from any goroutine.
+type Loop struct {
+	Config
+
+	mu      sync.Mutex
+	leading bool
+	places  Places
+	said    map[string]bool // warnings
+	news    chan struct{}
+}
+
+// New returns a Loop; Run starts it.
+func New(c Config) *Loop {
+	return &Loop{Config: c, said: map[string]bool{}, news: make(chan struct{}, 1)}
+}
+
+func (l *Loop) change(f func()) {
+	l.mu.Lock()
+	f()
+	l.mu.Unlock()
+	select {
+	case l.news <- struct{}{}:
+	default: // it is told already
+	}
+}
+
+// Lead takes whether this bridge leads. One that begins to has everything told.
+func (l *Loop) Lead(leading bool) {
+	l.change(func() {
+		if leading && !l.leading {
+			clear(l.said)
+			l.places.Again(time.Now())
+		}
+		l.leading = leading
+	})
+}
+
+// NodeSets takes that NodeSets have changed.
+func (l *Loop) NodeSets() { l.change(func() { l.places.Look(time.Now()) }) }
+
+// Pod takes the newest state of a pod.
+func (l *Loop) Pod(p powersave.Pod) { l.change(func() { l.places.Take(time.Now(), p) }) }
+
+// PodGone takes that a pod is no more.
+func (l *Loop) PodGone(node, uid string) { l.change(func() { l.places.Gone(node, uid) }) }
+
+// Run works until ctx is done.
+func (l *Loop) Run(ctx context.Context) error {
+	for {
+		wait := time.Hour
+		l.mu.Lock()
+		if at, any := l.places.Next(); any && l.leading {
+			wait = max(time.Until(at), gather)
+		}
+		l.mu.Unlock()
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-l.news:
+			timer.Stop()
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(gather):
+			}
+		case <-timer.C:
+		}
+		l.round(ctx)
+	}
+}
+
+func (l *Loop) round(ctx context.Context) {
+	l.mu.Lock()
+	if !l.leading {
+		l.mu.Unlock()
+		return
+	}
+	orders, troubles := l.places.Due(time.Now(), l.Place)
+	l.mu.Unlock()
+	for _, t := range troubles {
+		l.warn(t, "PlaceUnknown")
+	}
+	for _, o := range orders {
+		l.tell(ctx, o)
+	}
+}
+
+func (l *Loop) tell(ctx context.Context, o Order) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := l.Slurm.UpdateNodes(call, powersave.NodeUpdate{Nodes: o.Nodes(), Topology: o.Place})
+	var unknown []string
+	if missing, ok := errors.AsType[interface {
+		error
+		MissingNodes() []string
+	}](err); ok {
+		unknown = missing.MissingNodes()
+	}
+	l.mu.Lock()
+	l.places.Done(time.Now(), o, unknown, err)
+	l.mu.Unlock()
+	switch {
+	case err == nil:
+		l.Log.Info("Slurm knows where nodes are", "topology", o.Place, "nodes", len(o.Pods))
+	case ctx.Err() != nil || len(unknown) > 0:
+		// They have not registered yet.
+	default:
+		if old, ok := errors.AsType[interface {
+			error
+			NotOffered() bool
+		}](err); ok && old.NotOffered() {
+			err = fmt.Errorf("spec.topology needs Slurm 25.11 or newer: remove it, or upgrade Slurm (%w)", err)
+		}
+		l.warn(Trouble{o.Pods[0].NodeSet, err}, "PlaceRefused")
+	}
+}
+
+// warn says a thing once.
+func (l *Loop) warn(t Trouble, reason string) {
+	l.mu.Lock()
+	said := l.said[t.says()]
+	l.said[t.says()] = true
+	l.mu.Unlock()
+	if said {
+		return
+	}
+	l.Log.Warn("Slurm is not told where nodes are", "nodeset", t.NodeSet, "error", t.Err)
+	l.Warn(t.NodeSet, reason, "Slurm is not told where the nodes are: "+t.Err.Error())
+}

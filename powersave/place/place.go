@@ -1,0 +1,157 @@
+// Package place tells Slurm where in the network its nodes are: a node is where the host is that its pod is bound to, and Slurm keeps that until it powers
+// the node down (node_mgr.c, reset_node_topology). What is to be told follows from pods and hosts alone, so that nothing is kept and Slurm is not read: after a
+// restart all of it is told once more, which changes nothing.
+package place
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+const (
+	// lookAgain is how often the hosts of nodes that are told of are looked at: labels of hosts hardly ever change.
+	lookAgain = time.Minute
+	// soon is when a place that is not known yet, or a node that Slurm does not know yet, is tried again.
+	soon = 2 * time.Second
+	// later is when something is that was refused, or a place that cannot be told from the host.
+	later = time.Minute
+	// together is how many nodes of a place are told of at once.
+	together = 200
+)
+
+// Order is something to tell Slurm: the nodes of pods with these UIDs are at a place.
+type Order struct {
+	Place string
+	Pods  []powersave.Pod
+}
+
+// Nodes are the names.
+func (o Order) Nodes() []string {
+	names := make([]string, 0, len(o.Pods))
+	for _, p := range o.Pods {
+		names = append(names, p.Node)
+	}
+	return names
+}
+
+// Trouble is a place that cannot be told from a host.
+type Trouble struct {
+	NodeSet string
+	Err     error
+}
+
+// Places remembers which pods there are, and what Slurm has been told of them. It is not safe for use by several goroutines.
+type Places struct {
+	pods map[string]*pod // by node
+}
+
+type pod struct {
+	powersave.Pod
+	told string    // "": nothing
+	due  time.Time // of the next look
+}
+
+// Take takes the newest state of a pod.
+func (p *Places) Take(now time.Time, one powersave.Pod) {
+	if p.pods == nil {
+		p.pods = map[string]*pod{}
+	}
+	old := p.pods[one.Node]
+	if old == nil || old.UID != one.UID || old.Host != one.Host || old.NodeSet != one.NodeSet {
+		p.pods[one.Node] = &pod{Pod: one, due: now}
+		return
+	}
+	old.Pod = one
+}
+
+// Gone takes that a pod is no more.
+func (p *Places) Gone(node, uid string) {
+	if old := p.pods[node]; old != nil && old.UID == uid {
+		delete(p.pods, node)
+	}
+}
+
+// Look has all places looked at now, and those told that are others than before.
+func (p *Places) Look(now time.Time) {
+	for _, one := range p.pods {
+		one.due = now
+	}
+}
+
+// Again has everything told once more.
+func (p *Places) Again(now time.Time) {
+	p.Look(now)
+	for _, one := range p.pods {
+		one.told = ""
+	}
+}
+
+// Due is what is to be told now, by place, and what cannot be. of says where a host is; "" if that is not known, or nothing to be told of the NodeSet's nodes.
+func (p *Places) Due(now time.Time, of func(nodeSet, host string) (string, error)) (orders []Order, troubles []Trouble) {
+	byPlace := map[string][]powersave.Pod{}
+	for _, node := range slices.Sorted(maps.Keys(p.pods)) {
+		one := p.pods[node]
+		if now.Before(one.due) || one.Host == "" {
+			continue
+		}
+		if one.Phase == powersave.PodTerminating || one.Phase == powersave.PodFailed {
+			one.due = now.Add(lookAgain)
+			continue
+		}
+		place, err := of(one.NodeSet, one.Host)
+		switch {
+		case err != nil:
+			troubles = append(troubles, Trouble{one.NodeSet, err})
+			one.due = now.Add(later)
+		case place == "":
+			one.due = now.Add(soon)
+		case place == one.told:
+			one.due = now.Add(lookAgain)
+		default:
+			byPlace[place] = append(byPlace[place], one.Pod)
+		}
+	}
+	for _, place := range slices.Sorted(maps.Keys(byPlace)) {
+		for some := range slices.Chunk(byPlace[place], together) {
+			orders = append(orders, Order{place, some})
+		}
+	}
+	return orders, troubles
+}
+
+// Done takes what became of an order. unknown are the nodes that Slurm does not know: they have not registered yet, or are gone. The others are told again with them.
+func (p *Places) Done(now time.Time, o Order, unknown []string, err error) {
+	for _, told := range o.Pods {
+		one := p.pods[told.Node]
+		if one == nil || one.UID != told.UID {
+			continue // another pod meanwhile
+		}
+		switch {
+		case len(unknown) > 0: // which of the others have been told is not said
+			one.due = now.Add(soon)
+		case err != nil:
+			one.due = now.Add(later)
+		default:
+			one.told, one.due = o.Place, now.Add(lookAgain)
+		}
+	}
+}
+
+// Next is when the next look is due; false: never, as things are.
+func (p *Places) Next() (at time.Time, any bool) {
+	for _, one := range p.pods {
+		if one.Host != "" && (!any || one.due.Before(at)) {
+			at, any = one.due, true
+		}
+	}
+	return at, any
+}
+
+// says is an error as it is said to people, to tell whether it has been said.
+func (t Trouble) says() string {
+	return t.NodeSet + ": " + strings.ReplaceAll(t.Err.Error(), "\n", "; ")
+}

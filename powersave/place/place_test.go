@@ -1,0 +1,194 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// racks has the host h1 in rack 1 and so on.
+func racks(_, host string) (string, error) {
+	switch {
+	case host == "bare":
+		return "", errors.New("host bare: label rack is missing")
+	case strings.HasPrefix(host, "h"):
+		return "default:s" + host[1:], nil
+	}
+	return "", nil
+}
+
+func aPod(node, uid, host string) powersave.Pod {
+	return powersave.Pod{Node: node, UID: uid, NodeSet: "cpu", Host: host, Phase: powersave.PodRunning}
+}
+
+func said(orders []Order) (all []string) {
+	for _, o := range orders {
+		all = append(all, fmt.Sprint(o.Place, " ", o.Nodes()))
+	}
+	return all
+}
+
+func TestPlaces(t *testing.T) {
+	var p Places
+	_, any := p.Next()
+	assert.False(t, any)
+	for _, one := range []powersave.Pod{aPod("n1", "a", "h2"), aPod("n0", "b", "h2"), aPod("n2", "c", "h1"), aPod("n3", "d", ""), aPod("n4", "e", "bare"), aPod("n5", "f", "new")} {
+		p.Take(began, one)
+	}
+	going := aPod("n6", "g", "h1")
+	going.Phase = powersave.PodTerminating
+	p.Take(began, going)
+	orders, troubles := p.Due(began, racks)
+	assert.Equal(t, []string{"default:s1 [n2]", "default:s2 [n0 n1]"}, said(orders), "by place; those without a host, or that go, are left out")
+	assert.Equal(t, []Trouble{{"cpu", errors.New("host bare: label rack is missing")}}, troubles)
+
+	p.Done(began, orders[0], nil, nil)
+	p.Done(began, orders[1], []string{"n1"}, errors.New("slurmctld does not know n1"))
+	at, _ := p.Next()
+	assert.Equal(t, began.Add(soon), at)
+	orders, troubles = p.Due(at, racks)
+	assert.Equal(t, []string{"default:s2 [n0 n1]"}, said(orders), "again, with the one that is not known yet")
+	assert.Empty(t, troubles, "that has been told")
+	p.Done(at, orders[0], nil, errors.New("refused"))
+
+	orders, _ = p.Due(at.Add(soon), racks)
+	assert.Empty(t, orders, "what is refused has to wait")
+	orders, troubles = p.Due(at.Add(later), racks)
+	assert.Equal(t, []string{"default:s2 [n0 n1]"}, said(orders))
+	assert.Len(t, troubles, 1)
+	p.Done(at.Add(later), orders[0], nil, nil)
+	orders, _ = p.Due(at.Add(2*later), racks)
+	assert.Empty(t, orders, "it is known")
+
+	// The host is moved to another rack.
+	orders, _ = p.Due(at.Add(3*later), func(string, string) (string, error) { return "default:s9", nil })
+	assert.Equal(t, []string{"default:s9 [n0 n1 n2 n4 n5]"}, said(orders))
+}
+
+func TestPlacesOfAnotherPod(t *testing.T) {
+	var p Places
+	p.Take(began, aPod("n0", "a", "h1"))
+	orders, _ := p.Due(began, racks)
+	p.Take(began, aPod("n0", "b", "h2")) // while Slurm is told of the first one
+	p.Done(began, orders[0], nil, nil)
+	orders, _ = p.Due(began, racks)
+	assert.Equal(t, []string{"default:s2 [n0]"}, said(orders))
+	p.Gone("n0", "a")
+	p.Done(began, orders[0], nil, nil)
+	p.Take(began, aPod("n0", "b", "h2"))
+	orders, _ = p.Due(began.Add(time.Second), racks)
+	assert.Empty(t, orders, "the same pod")
+	p.Again(began)
+	orders, _ = p.Due(began, racks)
+	assert.Len(t, orders, 1)
+	p.Gone("n0", "b")
+	orders, _ = p.Due(began, racks)
+	assert.Empty(t, orders)
+}
+
+func TestManyTogether(t *testing.T) {
+	var p Places
+	for i := range together + 1 {
+		p.Take(began, aPod(fmt.Sprintf("n%03d", i), "a", "h1"))
+	}
+	orders, _ := p.Due(began, racks)
+	assert.Len(t, orders, 2)
+	assert.Len(t, orders[0].Pods, together)
+}
+
+// slurmFake notes what it is told.
+type slurmFake struct {
+	mu   sync.Mutex
+	told []string
+	err  error
+}
+
+func (s *slurmFake) UpdateNodes(_ context.Context, u powersave.NodeUpdate) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = append(s.told, fmt.Sprint(u.Topology, " ", u.Nodes))
+	return s.err
+}
+
+func (s *slurmFake) heard() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.told
+	s.told = nil
+	return all
+}
+
+type oldSlurm struct{}
+
+func (oldSlurm) Error() string    { return "update nodes: not offered" }
+func (oldSlurm) NotOffered() bool { return true }
+
+type unregistered struct{}
+
+func (unregistered) Error() string          { return "slurmctld does not know them" }
+func (unregistered) MissingNodes() []string { return []string{"n0"} }
+
+func TestLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slurm := &slurmFake{}
+		var warned []string
+		l := New(Config{Slurm: slurm, Place: racks, Log: slog.New(slog.DiscardHandler), Warn: func(nodeSet, reason, text string) {
+			warned = append(warned, nodeSet+" "+reason+": "+text)
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- l.Run(ctx) }()
+		heard := func(after time.Duration) []string {
+			time.Sleep(after)
+			synctest.Wait()
+			return slurm.heard()
+		}
+
+		l.Pod(aPod("n0", "a", ""))
+		l.Pod(aPod("n1", "b", "h1"))
+		assert.Empty(t, heard(time.Hour), "another bridge leads")
+		l.Lead(true)
+		l.Pod(aPod("n0", "a", "h1"))
+		assert.Equal(t, []string{"default:s1 [n0 n1]"}, heard(time.Second))
+		assert.Empty(t, heard(time.Hour))
+
+		l.Lead(false)
+		l.Lead(true)
+		assert.Equal(t, []string{"default:s1 [n0 n1]"}, heard(time.Second), "all, once more")
+		l.PodGone("n1", "b")
+
+		slurm.err = unregistered{}
+		l.Pod(aPod("n0", "c", "h2"))
+		assert.Equal(t, []string{"default:s2 [n0]"}, heard(time.Second))
+		assert.Empty(t, warned)
+		slurm.err = nil
+		assert.Equal(t, []string{"default:s2 [n0]"}, heard(soon+time.Second), "when it has registered")
+
+		slurm.err = oldSlurm{}
+		l.Pod(aPod("n1", "d", "bare"))
+		l.Pod(aPod("n2", "e", "h1"))
+		assert.Equal(t, []string{"default:s1 [n2]"}, heard(time.Second))
+		assert.Equal(t, []string{"default:s1 [n2]"}, heard(later+time.Second))
+		assert.Equal(t, []string{
+			"cpu PlaceUnknown: Slurm is not told where the nodes are: host bare: label rack is missing",
+			"cpu PlaceRefused: Slurm is not told where the nodes are: spec.topology needs Slurm 25.11 or newer: remove it, or upgrade Slurm (update nodes: not offered)",
+		}, warned, "once")
+		slurm.err = nil
+		l.NodeSets()
+		assert.Equal(t, []string{"default:s1 [n2]"}, heard(time.Second), "somebody may have put it right")
+		cancel()
+		assert.NoError(t, <-done)
+	})
+}
