@@ -169,7 +169,7 @@ func (e *Engine) overdue(n *node) {
 		case g.deadline.After(e.now):
 			e.wakeAt(n, g.deadline)
 		case e.shown(n):
-			e.giveBack(n, []uint32{id}, n.late(g.deadline.Sub(g.asked)))
+			e.giveBack(n, []uint32{id}, e.late(n, g.deadline.Sub(g.asked)))
 		}
 	}
 	after := e.deadlineOf(n.set, n.boot.resumeTimeout)
@@ -181,7 +181,7 @@ func (e *Engine) overdue(n *node) {
 		return
 	}
 	if e.shown(n) {
-		e.giveBack(n, nil, n.late(after))
+		e.giveBack(n, nil, e.late(n, after))
 	}
 }
 

@@ -102,7 +102,7 @@ func (e *Engine) decideOff(n *node) {
 			if !n.boot.unsure {
 				n.failed = n.boot.story(n)
 				if o.kind == spool.KindResumeFail && n.boot.release == nil {
-					e.failed(n, n.late(0))
+					e.failed(n, e.late(n, 0))
 				}
 			}
 			e.failBoot(n)

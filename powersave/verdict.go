@@ -31,7 +31,7 @@ func (n *node) trouble() (Trouble, string) {
 		return TroubleRefused, "slurmctld refused the registration: " + cmp.Or(n.slurm.Reason, "no reason given")
 	case n.pod == nil:
 		return b.createTrouble, b.problem
-	case n.outdated() || n.pod.Phase == PodTerminating:
+	case n.outdated(), n.pod.Phase == PodTerminating && n.pod.Trouble != TroubleLost: // which says who has taken it
 		return TroubleNone, ""
 	}
 	return n.pod.Trouble, cmp.Or(n.pod.Message, n.pod.Reason)
@@ -85,8 +85,13 @@ func (e *Engine) patience(n *node, t Trouble) (d time.Duration, limited bool) {
 }
 
 // late says why the boot in hand of n has not succeeded in that time, by which it had to.
-func (n *node) late(after time.Duration) Verdict {
+func (e *Engine) late(n *node, after time.Duration) Verdict {
 	trouble, reason := n.trouble()
+	if trouble == TroubleNone && n.pod != nil {
+		if why, _, _ := e.hosts.Judge(e.now, n.pod.Host, false); e.hosts.Silent(n.pod.Host) && why != "" {
+			trouble, reason = TroubleLost, why
+		}
+	}
 	if trouble == TroubleNone {
 		reason = n.boot.story(n)
 		trouble = TroubleBootstrap

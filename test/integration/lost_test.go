@@ -113,9 +113,10 @@ func TestLostBoots(t *testing.T) {
 			end := c.preempt(pod, port, "sleep 3600")
 			reason := c.givenBack(id, "late-0")
 			t.Log(reason)
-			const taken = `\w+: not up after 40s: .*preempting to accommodate a higher priority pod`
+			const taken = `lost: not up after 40s: .*preempting to accommodate a higher priority pod`
 			assert.Regexp(t, "^slurmtide: "+taken, reason)
 			c.saysWhy("late", "late-0", id, taken)
+			assert.Nil(t, c.breaker("late"), "nothing is held against the NodeSet")
 			mend()
 			end()
 			c.waitZero("late-0")
@@ -149,10 +150,11 @@ func TestLostBoots(t *testing.T) {
 			died := time.Now()
 			reason := c.givenBack(ids["gone"], "gone-0")
 			t.Logf("given back after %s: %s", time.Since(died).Round(time.Second), reason)
-			const taken = `\w+: not up after 1m15s: .*Taint manager: deleting due to NoExecute taint`
+			const taken = `lost: not up after 1m15s: Taint manager: deleting due to NoExecute taint`
 			assert.Regexp(t, "^slurmtide: "+taken, reason)
 			c.slurm("scontrol", "hold", ids["gone"]) // its name is free after SuspendTimeout, and its pod is there still
 			c.saysWhy("gone", "gone-0", ids["gone"], taken)
+			assert.Nil(t, c.breaker("gone"), "nothing is held against the NodeSet")
 
 			assert.Equal(t, "CONFIGURING", c.jobField(ids["far"], "JobState"))
 			left := c.slurmdPods()["far-0"]
