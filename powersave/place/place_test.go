@@ -122,6 +122,12 @@ func (s *slurmFake) UpdateNodes(_ context.Context, u powersave.NodeUpdate) error
 	return s.err
 }
 
+func (s *slurmFake) answers(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
 func (s *slurmFake) heard() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,14 +175,14 @@ func TestLoop(t *testing.T) {
 		assert.Equal(t, []string{"default:s1 [n0 n1]"}, heard(time.Second), "all, once more")
 		l.PodGone("n1", "b")
 
-		slurm.err = unregistered{}
+		slurm.answers(unregistered{})
 		l.Pod(aPod("n0", "c", "h2"))
 		assert.Equal(t, []string{"default:s2 [n0]"}, heard(time.Second))
 		assert.Empty(t, warned)
-		slurm.err = nil
+		slurm.answers(nil)
 		assert.Equal(t, []string{"default:s2 [n0]"}, heard(soon+time.Second), "when it has registered")
 
-		slurm.err = oldSlurm{}
+		slurm.answers(oldSlurm{})
 		l.Pod(aPod("n1", "d", "bare"))
 		l.Pod(aPod("n2", "e", "h1"))
 		assert.Equal(t, []string{"default:s1 [n2]"}, heard(time.Second))
@@ -185,7 +191,7 @@ func TestLoop(t *testing.T) {
 			"cpu PlaceUnknown: Slurm is not told where the nodes are: host bare: label rack is missing",
 			"cpu PlaceRefused: Slurm is not told where the nodes are: spec.topology needs Slurm 25.11 or newer: remove it, or upgrade Slurm (update nodes: not offered)",
 		}, warned, "once")
-		slurm.err = nil
+		slurm.answers(nil)
 		l.NodeSets()
 		assert.Equal(t, []string{"default:s1 [n2]"}, heard(time.Second), "somebody may have put it right")
 		cancel()
