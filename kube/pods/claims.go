@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,7 +61,7 @@ func claimLabels(template *v1alpha1.VolumeClaimTemplate, cluster, nodeSet, node 
 }
 
 // keepClaims makes the claims of a node that outlive its pods, as far as they are not there. They go with the NodeSet if that wants it, which may change.
-// A claim without our labels is somebody's who has made it beforehand: it is used, and otherwise left alone.
+// A claim that tells of no node and of no NodeSet is somebody's who has made it beforehand: it is used, and otherwise left alone.
 func (c *Client) keepClaims(ctx context.Context, ns *v1alpha1.NodeSet, node string) error {
 	if whenScaled(&ns.Spec) == v1alpha1.DeleteClaim {
 		return nil
@@ -96,14 +97,12 @@ func (c *Client) keepClaim(ctx context.Context, ns *v1alpha1.NodeSet, template *
 	if err != nil {
 		return classifyClaim(err, doing, "get", c.namespace)
 	}
-	ours := labels.SelectorFromSet(podLabels(c.opts.Cluster, ns.Name)).Matches(labels.Set(have.Labels))
-	owner := metav1.GetControllerOf(have)
+	ours, refused := isNodes(have, ns, c.opts.Cluster, node)
 	switch {
-	case have.DeletionTimestamp != nil:
-		return &Error{Class: Transient, Doing: doing, Err: errors.New("one of that name is being deleted")}
-	case ours && owner != nil && owner.UID != ns.UID:
-		return &Error{Class: Transient, Doing: doing, Err: fmt.Errorf("one of that name goes with %s %s, which has been deleted", owner.Kind, owner.Name)}
-	case !ours || (owner != nil) == (len(want.OwnerReferences) > 0):
+	case refused != nil:
+		refused.Doing = doing
+		return refused
+	case !ours || (ownedBy(have) != nil) == (len(want.OwnerReferences) > 0):
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": have.UID, "ownerReferences": want.OwnerReferences}})
@@ -112,6 +111,49 @@ func (c *Client) keepClaim(ctx context.Context, ns *v1alpha1.NodeSet, template *
 	}
 	if _, err := claims.Patch(ctx, want.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
 		return classifyClaim(err, doing, "patch", c.namespace)
+	}
+	return nil
+}
+
+// isNodes says whether the claim that has the name of a node's is that node's. One that tells of no node and of no NodeSet may be used, too; what may not be
+// used is an error: names alone are ambiguous ("data-fast-0" is of template data and node fast-0, or of data-fast and 0), and a claim goes with the NodeSet that owns it.
+func isNodes(have *corev1.PersistentVolumeClaim, ns *v1alpha1.NodeSet, cluster, node string) (bool, *Error) {
+	told := pick(have.Labels, v1alpha1.LabelCluster, v1alpha1.LabelNodeSet, v1alpha1.LabelNode)
+	owner := ownedBy(have)
+	if owner == nil && len(told) > 0 {
+		owner = metav1.GetControllerOf(have)
+	}
+	another := owner != nil && owner.UID != ns.UID
+	switch {
+	case have.DeletionTimestamp != nil:
+		return false, &Error{Class: Transient, Err: errors.New("one of that name is being deleted")}
+	case owner == nil && len(told) == 0:
+		return false, nil
+	case another && owner.Kind == nodeSetKind && owner.Name == ns.Name:
+		return false, &Error{Class: Transient, Err: fmt.Errorf("one of that name goes with %s %s, which has been deleted", owner.Kind, owner.Name)}
+	case !another && maps.Equal(told, labels.Merge(podLabels(cluster, ns.Name), labels.Set{v1alpha1.LabelNode: node})):
+		return true, nil
+	}
+	goes := ""
+	if owner != nil {
+		goes = fmt.Sprintf(", and goes with %s %s", owner.Kind, owner.Name)
+	}
+	return false, &Error{
+		Class: Invalid,
+		Err: fmt.Errorf("one of that name is of node %q of NodeSet %q, cluster %q, by its labels%s",
+			told[v1alpha1.LabelNode], told[v1alpha1.LabelNodeSet], told[v1alpha1.LabelCluster], goes),
+		Hint: fmt.Sprintf("delete it, or have the node or the template called otherwise; if node %s of NodeSet %s is to have its files, label it so and take its ownerReferences away", node, ns.Name),
+	}
+}
+
+const nodeSetKind = "NodeSet"
+
+// ownedBy is the NodeSet that a claim goes with.
+func ownedBy(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
+	for i, o := range claim.OwnerReferences {
+		if o.Kind == nodeSetKind && strings.HasPrefix(o.APIVersion, v1alpha1.GroupName+"/") {
+			return &claim.OwnerReferences[i]
+		}
 	}
 	return nil
 }

@@ -141,6 +141,53 @@ func TestClaimsFail(t *testing.T) {
 	}
 }
 
+// A claim of another node, or of another NodeSet, is not taken.
+func TestClaimsOfOthers(t *testing.T) {
+	told := func(cluster, nodeSet, node string) map[string]string {
+		return map[string]string{v1alpha1.LabelCluster: cluster, v1alpha1.LabelNodeSet: nodeSet, v1alpha1.LabelNode: node}
+	}
+	other := newNodeSet("other", "d-1")
+	other.UID = "uid-of-other"
+	pod := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "1", UID: "p", Controller: new(true)}
+	set := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "s", Controller: new(true)}
+	for name, tc := range map[string]struct {
+		labels map[string]string
+		owners []metav1.OwnerReference
+		whose  string // "": it is used
+	}{
+		"the node's":                        {labels: told("tide", "disk", "d-1")},
+		"of people":                         {},
+		"of something else":                 {owners: []metav1.OwnerReference{set}},
+		"the node was in another NodeSet":   {told("tide", "other", "d-1"), []metav1.OwnerReference{ownerReference(other)}, `node "d-1" of NodeSet "other", cluster "tide", by its labels, and goes with NodeSet other`},
+		"the same, kept":                    {told("tide", "other", "d-1"), nil, `node "d-1" of NodeSet "other", cluster "tide", by its labels`},
+		"labels are changed, its owner not": {told("tide", "disk", "d-1"), []metav1.OwnerReference{ownerReference(other)}, "goes with NodeSet other"},
+		"labels are gone, its owner not":    {nil, []metav1.OwnerReference{ownerReference(other)}, "goes with NodeSet other"},
+		"template scratch-d, and node 1":    {told("tide", "disk", "1"), nil, `node "1" of NodeSet "disk"`},
+		"the same, of a pod":                {told("tide", "disk", "d-1"), []metav1.OwnerReference{pod}, "goes with Pod 1"},
+		"another cluster":                   {told("ebb", "disk", "d-1"), nil, `cluster "ebb"`},
+		"not all is said":                   {map[string]string{v1alpha1.LabelNodeSet: "disk"}, nil, `node "" of NodeSet "disk"`},
+		"the same, with labels of people":   {map[string]string{"team": "hpc"}, []metav1.OwnerReference{ownerReference(other)}, "goes with NodeSet other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, kube, _ := testClient(t, withScratch(nil))
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "scratch-d-1", Namespace: "slurm", Labels: tc.labels, OwnerReferences: tc.owners}}
+			require.NoError(t, kube.Tracker().Add(claim))
+			_, err := c.Create(t.Context(), powersave.CreatePod{NodeSet: "disk", Node: "d-1", Generation: 7, Request: "req"})
+			after, getErr := kube.CoreV1().PersistentVolumeClaims("slurm").Get(t.Context(), "scratch-d-1", metav1.GetOptions{})
+			require.NoError(t, getErr)
+			assert.Equal(t, claim, after)
+			if tc.whose == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "making claim scratch-d-1: one of that name is of ")
+			require.ErrorContains(t, err, tc.whose)
+			require.ErrorContains(t, err, "if node d-1 of NodeSet disk is to have its files, label it so")
+			assert.Equal(t, powersave.TroubleConfig, troubleOf(t, err))
+		})
+	}
+}
+
 // The rights are asked for only where they are used.
 func TestClaimRights(t *testing.T) {
 	for name, tc := range map[string]struct {
