@@ -139,11 +139,11 @@ func (s SlurmNode) PlainlyIdle() bool {
 }
 
 func (n *node) stand() standing {
-	const useless = judged | poweredOff&^NodePoweredDown | NodePowerDown | NodePowerDrain | NodeInvalidReg | NodeMaintenance | NodeFuture |
+	const useless = judged | poweredOff&^NodePoweredDown | NodePowerDown | NodePowerDrain | NodeInvalidReg | NodeFuture |
 		NodeRebootRequested | NodeRebootIssued
 	state := n.slurm.State
 	switch {
-	case n.read == 0, n.missing, n.off != nil, n.care.update != nil, state.Any(useless), n.boot != nil && n.boot.release != nil, n.dismissal != nil, n.warm.ask == StatePowerDown:
+	case n.read == 0, n.missing, n.off != nil, n.care.update != nil, state.Any(useless), state.Any(NodeMaintenance) && !n.care.reserved, n.boot != nil && n.boot.release != nil, n.dismissal != nil, n.warm.ask == StatePowerDown:
 		return standsOut
 	case n.boot != nil, state.Any(NodePoweringUp), n.warm.ask == StatePowerUp, state.Has(NodePoweredDown | NodePowerUp):
 		return standsUp
@@ -373,9 +373,9 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 			if n.boots() {
 				boots++
 			}
-			if n.slurm.State.Any(inUse) {
+			if n.slurm.State.Any(inUse | NodeMaintenance) { // of no use to jobs to come
 				busy++
-				if names[n.name] { // by the job that it was for: the next wish will know
+				if names[n.name] && n.slurm.State.Any(inUse) { // by the job that it was for: the next wish will know
 					wish.Nodes--
 				}
 			}

@@ -43,6 +43,7 @@ type care struct {
 	sound    string    // UID of the pod whose slurmd has served without complaint
 	blamed   string    // UID and reason that the host was marked for
 	replace  bool      // its pod is to be replaced, see keepUpdates
+	reserved bool      // it is in maintenance since an update wants that
 }
 
 func (e *Engine) readHosts(hosts []Host) {

@@ -124,6 +124,7 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 		if !n.see(s, &e.reads, whole, e.cfg.Sightings) && ev.Complete {
 			e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // what else has become of it is not to wait for PollIdle once more
 		}
+		e.seeReserved(n)
 	}
 	for _, name := range ev.Unknown {
 		// Only a complete read tells that a node does not exist.

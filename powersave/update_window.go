@@ -100,3 +100,19 @@ func (e *Engine) reserve(set NodeSet, nodes []string) *Reserve {
 	slices.Sort(nodes)
 	return &Reserve{Begin: begin, End: end, Nodes: slurmconf.CompressHostlist(nodes)}
 }
+
+// windowSlack is how long before a window and after it what is in maintenance may be so for the window: slurmctld's clock may be ahead, and it
+// looks at what has ended every few seconds.
+const windowSlack = time.Minute
+
+// seeReserved takes in whether the node is in maintenance through the reservation for an update. It stays so, whatever is wanted since,
+// until slurmctld shows otherwise. Such a node serves, but for new jobs: a floor that powered up others in its place would double the hosts.
+func (e *Engine) seeReserved(n *node) {
+	switch set := e.sets[n.set]; {
+	case !n.slurm.State.Any(NodeMaintenance):
+		n.care.reserved = false
+	case set.Window != nil && set.Problem == "" && e.behind(n):
+		begin, _, found := set.Window.At(e.now.Add(-windowSlack))
+		n.care.reserved = n.care.reserved || found && !begin.After(e.now.Add(windowSlack))
+	}
+}
