@@ -40,7 +40,7 @@ const (
 	UpdateHeld       UpdateWait = "Held"       // the nodes left are drained by others, down, or bear somebody's reason
 	UpdateScheduled  UpdateWait = "Scheduled"  // the window in which nodes are replaced is yet to begin
 	UpdateWindowOver UpdateWait = "WindowOver" // it has ended, and there is no other
-	UpdateUnread     UpdateWait = "NotRead"    // Slurm has not been read since, or not for a while
+	UpdateUnread     UpdateWait = "NotRead"    // Slurm has not been read since, or not for a while; another bridge leads
 )
 
 // UpdateCounts is what there is to say of a NodeSet's revisions.
@@ -319,7 +319,7 @@ func (e *Engine) updateCounts(counts map[string]*NodeSetCounts) {
 		case e.sets[name].Rolling == nil:
 			c.Why, c.Text = UpdateOnDelete, "they are replaced when Slurm has powered their nodes down"
 		case !e.leading:
-			c.Why, c.Text = UpdateReplacing, "the bridge that leads sees to it"
+			c.Why, c.Text = UpdateUnread, "the bridge that leads sees to it"
 		case stale != "" || !known || state.why == UpdateDone:
 			c.Why, c.Text = UpdateUnread, cmp.Or(stale, "Slurm has not been read since")
 		default:
