@@ -38,9 +38,9 @@ func (p *Planner) replaces(n *node) bool {
 	return s != nil && s.Rolling != nil && s.Problem == "" && !s.update.held && p.outdated(n)
 }
 
-// settling reports that the node boots, goes, or has been changed since it was read.
+// settling reports that the node boots, goes, has been changed since it was read, or is to be left alone for a while, since that failed.
 func (p *Planner) settling(n *node) bool {
-	return !live(n) || n.joined != n.pod.UID || n.rec == nil || !p.told(n) || n.change != powersave.StateNone || !p.welcomed(n)
+	return !live(n) || n.retryAt.After(p.now) || n.joined != n.pod.UID || n.rec == nil || !p.told(n) || n.change != powersave.StateNone || !p.welcomed(n)
 }
 
 // replaceable reports that nothing but jobs keeps the node's pod from being replaced. One that somebody names stays as it is meanwhile.
@@ -111,7 +111,7 @@ func (p *Planner) replace() {
 		case left > 0:
 			s.update.why, s.update.text = powersave.UpdateHeld, "the nodes left are drained by others, down, named by a job or a reservation, or bear somebody's reason"
 		case soon > 0:
-			s.update.why, s.update.text = powersave.UpdateReplacing, fmt.Sprintf("%d nodes boot, or go: their turn comes when that is over", soon)
+			s.update.why, s.update.text = powersave.UpdateReplacing, fmt.Sprintf("%d nodes boot, go, or could not be drained just now: their turn comes when that is over", soon)
 		}
 		for _, n := range take {
 			n.replace = n.pod.UID

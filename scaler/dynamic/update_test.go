@@ -251,3 +251,32 @@ func TestUpdateBacksOff(t *testing.T) {
 	require.Equal(t, powersave.UpdateDone, w.update().Why, "%v", w.revisions())
 	assert.Empty(t, w.broken)
 }
+
+// A drain that slurmctld refuses is tried again after a pause, and not with every read.
+func TestUpdateThatIsRefused(t *testing.T) {
+	w := rolling(1, 1)
+	w.seconds(10)
+	w.revise(2)
+	var asked []time.Duration
+	begin := w.now
+	for range 60 {
+		w.now = w.now.Add(time.Second)
+		w.reading = w.read()
+		w.step()
+		for _, a := range w.todo {
+			if u, is := a.(Update); is && u.State == powersave.StateDrain {
+				asked = append(asked, w.now.Sub(begin))
+			}
+			w.carry(a, true, false)
+		}
+		w.todo = nil
+	}
+	require.NotEmpty(t, asked)
+	for i, wait := range []time.Duration{retryFirst, 2 * retryFirst, 4 * retryFirst} {
+		require.Greater(t, len(asked), i+1, "%v", asked)
+		assert.GreaterOrEqual(t, asked[i+1]-asked[i], wait, "%v", asked)
+	}
+	w.seconds(int(retryMost.Seconds()) + 60)
+	require.Equal(t, powersave.UpdateDone, w.update().Why)
+	assert.Empty(t, w.broken)
+}
