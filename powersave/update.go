@@ -281,7 +281,7 @@ func (e *Engine) updateCounts(counts map[string]*NodeSetCounts) {
 	if !e.podsRead {
 		return
 	}
-	old, nodes := map[string]map[string]int{}, map[string][]string{} // outdated pods by NodeSet and revision, and their nodes
+	old, nodes := map[string]map[string]int{}, map[string][]string{} // outdated pods by NodeSet and revision, and those of their nodes that Slurm has
 	for name, c := range counts {
 		if set := e.sets[name]; set.Revision != "" {
 			c.Update = &UpdateCounts{Revision: set.Revision, Current: set.Revision}
@@ -301,7 +301,9 @@ func (e *Engine) updateCounts(counts map[string]*NodeSetCounts) {
 			old[n.set] = map[string]int{}
 		}
 		old[n.set][n.pod.Revision]++
-		nodes[n.set] = append(nodes[n.set], n.name)
+		if n.read > 0 && !n.missing { // slurmctld refuses a reservation with a name that it does not know
+			nodes[n.set] = append(nodes[n.set], n.name)
+		}
 		if n.takenOut() {
 			c.Replacing++
 		}

@@ -88,7 +88,7 @@ func (e *Engine) updatesDue() time.Time {
 	return e.updates.windowAt
 }
 
-// reserve is what to reserve for the update of a NodeSet, with the nodes whose pods are outdated.
+// reserve is what to reserve for the update of a NodeSet, with the nodes whose pods are outdated, as far as Slurm has them.
 func (e *Engine) reserve(set NodeSet, nodes []string) *Reserve {
 	if set.Window == nil || set.Problem != "" || len(nodes) == 0 {
 		return nil
