@@ -46,10 +46,11 @@ const callTimeout = 30 * time.Second
 // Loop is the daemon's part for reservations. Its methods may be called from any goroutine.
 type Loop struct {
 	Config
-	told map[string]string // why a NodeSet's is not as wished, as last told
 
 	mu      sync.Mutex
 	leading bool
+	anew    bool              // it has led, or not, since Run looked: others may have been at work
+	told    map[string]string // why a NodeSet's is not as wished, as last told
 	wishes  map[string]wish
 	changed chan struct{} // closed at the next change of any of them
 }
@@ -76,12 +77,13 @@ func (l *Loop) change(f func()) {
 	l.changed = make(chan struct{})
 }
 
-// Lead takes whether this bridge leads.
+// Lead takes whether this bridge leads. What was told is forgotten when that changes, for so it is by the engine.
 func (l *Loop) Lead(leading bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.leading != leading {
-		l.change(func() { l.leading = leading })
+		l.change(func() { l.leading, l.anew = leading, true })
+		clear(l.told)
 	}
 }
 
@@ -101,11 +103,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		l.mu.Lock()
 		wishes, leading, changed := l.wishes, l.leading, l.changed
+		again, l.anew = again || l.anew, false
 		l.mu.Unlock()
-		if !leading {
-			again = true
-			clear(l.told) // the engine forgets it, too
-		}
 		var every <-chan time.Time
 		if again = again || wants(wishes); leading && again && len(wishes) > 0 {
 			if again = l.look(ctx, wishes); again {
@@ -192,10 +191,13 @@ func (l *Loop) take(ctx context.Context, s step) (failed string) {
 
 // tell says what is new about the reservation of a NodeSet.
 func (l *Loop) tell(nodeSet, failed string) {
-	if l.told[nodeSet] == failed {
+	l.mu.Lock()
+	known := l.told[nodeSet] == failed
+	l.told[nodeSet] = failed
+	l.mu.Unlock()
+	if known {
 		return
 	}
-	l.told[nodeSet] = failed
 	if failed != "" {
 		l.Log.Warn("the window of an update is not reserved in Slurm", "nodeset", nodeSet, "error", strings.TrimSpace(failed))
 	}

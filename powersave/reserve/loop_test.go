@@ -179,3 +179,34 @@ func TestNotOffered(t *testing.T) {
 		assert.Equal(t, []string{"cpu: "}, told())
 	})
 }
+
+// The lease is lost and won again before the loop has looked: the engine has forgotten what it was told, and another bridge may have
+// reserved something meanwhile.
+func TestLostForAMoment(t *testing.T) {
+	f := &fakeSlurm{have: map[string]powersave.Reserve{}, fail: errors.New("refused")}
+	testLoop(t, f, func(l *Loop, told func() []string) {
+		window := powersave.Reserve{Begin: time.Now().Add(time.Hour), End: time.Now().Add(2 * time.Hour), Nodes: "cpu-0"}
+		l.Lead(true)
+		l.Counts(counts(&window))
+		settle(2 * time.Second)
+		assert.Equal(t, []string{"cpu: refused"}, told())
+		settle(time.Minute)
+		assert.Empty(t, told(), "that is known")
+		l.Lead(false)
+		l.Lead(true)
+		settle(2 * time.Second)
+		assert.Equal(t, []string{"cpu: refused"}, told())
+
+		f.fails(nil)
+		l.Counts(counts(nil))
+		settle(time.Hour)
+		f.took()
+		f.mu.Lock()
+		f.have["slurmtide.slurm.cpu"] = powersave.Reserve{}
+		f.mu.Unlock()
+		l.Lead(false)
+		l.Lead(true)
+		settle(2 * time.Second)
+		assert.Equal(t, []string{"remove slurmtide.slurm.cpu"}, f.took())
+	})
+}
