@@ -18,26 +18,29 @@ const maxKept = 512
 // placed is what Slurm can read as Topology=: names of topologies and their units.
 var placed = regexp.MustCompile(`^[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)+(,[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)+)*$`)
 
-// Place is where in the network a pod of a NodeSet is that is bound to a host, as Topology= of Slurm; "" if nothing is to be said, or not yet. The error says
-// what the host lacks.
-func (c *Client) Place(nodeSet, host string) (string, error) {
+// Place is where in the network a pod of a NodeSet is that is bound to a host, as Topology= of Slurm; "" if nothing is to be said of the NodeSet's nodes. known is false
+// if the host has not been read yet. The error says what the host lacks.
+func (c *Client) Place(nodeSet, host string) (place string, known bool, err error) {
 	c.mu.Lock()
 	hosts := c.hosts
 	c.mu.Unlock()
 	ns, _ := c.nodeSet(nodeSet)
-	if ns == nil || ns.Spec.Topology == nil || hosts == nil {
-		return "", nil
+	if ns == nil || ns.Spec.Topology == nil {
+		return "", true, nil
 	}
-	obj, known, _ := hosts.GetByKey(host) // a store in memory has no errors
+	if hosts == nil {
+		return "", false, nil
+	}
+	obj, _, _ := hosts.GetByKey(host) // a store in memory has no errors
 	node, ok := obj.(*corev1.Node)
-	if !known || !ok {
-		return "", nil
+	if !ok {
+		return "", false, nil
 	}
-	place, err := placeOf(ns.Spec.Topology, node.Labels, node.Annotations)
+	place, err = placeOf(ns.Spec.Topology, node.Labels, node.Annotations)
 	if err != nil {
-		return "", fmt.Errorf("host %s: %w", host, err)
+		return "", true, fmt.Errorf("host %s: %w", host, err)
 	}
-	return place, nil
+	return place, true, nil
 }
 
 // placeOf is a host's place by its labels or by its annotation.

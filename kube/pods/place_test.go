@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
@@ -35,6 +36,42 @@ func TestPlaceOf(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, test.wrong)
+		})
+	}
+}
+
+func TestPlace(t *testing.T) {
+	plain, tree := newNodeSet("plain", "p-[0-9]"), newNodeSet("tree", "t-[0-9]")
+	tree.Spec.Topology = &v1alpha1.Topology{NodeLabels: []string{"rack"}}
+	c, _, _ := testClient(t, plain, tree)
+	for name, test := range map[string]struct {
+		nodeSet, host, want string
+		hosts, known        bool
+		wrong               string
+	}{
+		"nothing to tell":        {nodeSet: "plain", host: "h1", known: true},
+		"the same, with hosts":   {nodeSet: "plain", host: "h1", hosts: true, known: true},
+		"no NodeSet":             {nodeSet: "gone", host: "h1", known: true},
+		"hosts are not read yet": {nodeSet: "tree", host: "h1"},
+		"host is not seen yet":   {nodeSet: "tree", host: "h9", hosts: true},
+		"known":                  {nodeSet: "tree", host: "h1", hosts: true, known: true, want: "default:r1"},
+		"bare":                   {nodeSet: "tree", host: "h2", hosts: true, known: true, wrong: "host h2: label rack of spec.topology.nodeLabels is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.hosts = nil
+			if test.hosts {
+				c.hosts = cache.NewStore(cache.MetaNamespaceKeyFunc)
+				require.NoError(t, c.hosts.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "h1", Labels: map[string]string{"rack": "r1"}}}))
+				require.NoError(t, c.hosts.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "h2"}}))
+			}
+			place, known, err := c.Place(test.nodeSet, test.host)
+			assert.Equal(t, test.want, place)
+			assert.Equal(t, test.known, known)
+			if test.wrong == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, test.wrong)
 		})
 	}
 }

@@ -19,8 +19,7 @@ type Slurm interface {
 // Config says what the loop works on. All is required.
 type Config struct {
 	Slurm Slurm
-	// Place is where a host is for nodes of a NodeSet; "" if nothing is to be told of them, or nothing is known yet.
-	Place func(nodeSet, host string) (string, error)
+	Place Of
 	// Warn tells whoever looks after a NodeSet; reason is that of an Event.
 	Warn func(nodeSet, reason, text string)
 	Log  *slog.Logger

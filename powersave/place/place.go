@@ -53,7 +53,11 @@ type pod struct {
 	powersave.Pod
 	told string    // "": nothing
 	due  time.Time // of the next look
+	rest bool      // nothing is to be told of its NodeSet: not due until Look
 }
+
+// waits says that there is nothing to look at, or no need to, until there is news.
+func (p *pod) waits() bool { return p.rest || p.Host == "" }
 
 // Take takes the newest state of a pod.
 func (p *Places) Take(now time.Time, one powersave.Pod) {
@@ -78,7 +82,7 @@ func (p *Places) Gone(node, uid string) {
 // Look has all places looked at now, and those told that are others than before.
 func (p *Places) Look(now time.Time) {
 	for _, one := range p.pods {
-		one.due = now
+		one.due, one.rest = now, false
 	}
 }
 
@@ -90,25 +94,31 @@ func (p *Places) Again(now time.Time) {
 	}
 }
 
-// Due is what is to be told now, by place, and what cannot be. of says where a host is; "" if that is not known, or nothing to be told of the NodeSet's nodes.
-func (p *Places) Due(now time.Time, of func(nodeSet, host string) (string, error)) (orders []Order, troubles []Trouble) {
+// Of says where a host is, for nodes of a NodeSet; "" if nothing is to be told of them, as long as NodeSets are what they are. known is false if that may change by itself:
+// little is known of the host yet. The error says what the host lacks.
+type Of func(nodeSet, host string) (place string, known bool, err error)
+
+// Due is what is to be told now, by place, and what cannot be.
+func (p *Places) Due(now time.Time, of Of) (orders []Order, troubles []Trouble) {
 	byPlace := map[string][]powersave.Pod{}
 	for _, node := range slices.Sorted(maps.Keys(p.pods)) {
 		one := p.pods[node]
-		if now.Before(one.due) || one.Host == "" {
+		if now.Before(one.due) || one.waits() {
 			continue
 		}
 		if one.Phase == powersave.PodTerminating || one.Phase == powersave.PodFailed {
 			one.due = now.Add(lookAgain)
 			continue
 		}
-		place, err := of(one.NodeSet, one.Host)
+		place, known, err := of(one.NodeSet, one.Host)
 		switch {
 		case err != nil:
 			troubles = append(troubles, Trouble{one.NodeSet, err})
 			one.due = now.Add(later)
-		case place == "":
+		case !known:
 			one.due = now.Add(soon)
+		case place == "":
+			one.rest = true
 		case place == one.told:
 			one.due = now.Add(lookAgain)
 		default:
@@ -144,7 +154,7 @@ func (p *Places) Done(now time.Time, o Order, unknown []string, err error) {
 // Next is when the next look is due; false: never, as things are.
 func (p *Places) Next() (at time.Time, any bool) {
 	for _, one := range p.pods {
-		if one.Host != "" && (!any || one.due.Before(at)) {
+		if !one.waits() && (!any || one.due.Before(at)) {
 			at, any = one.due, true
 		}
 	}

@@ -19,14 +19,16 @@ import (
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // racks has the host h1 in rack 1 and so on.
-func racks(_, host string) (string, error) {
+func racks(nodeSet, host string) (string, bool, error) {
 	switch {
+	case nodeSet == "plain":
+		return "", true, nil
 	case host == "bare":
-		return "", errors.New("host bare: label rack is missing")
+		return "", false, errors.New("host bare: label rack is missing")
 	case strings.HasPrefix(host, "h"):
-		return "default:s" + host[1:], nil
+		return "default:s" + host[1:], true, nil
 	}
-	return "", nil
+	return "", false, nil
 }
 
 func aPod(node, uid, host string) powersave.Pod {
@@ -73,7 +75,7 @@ func TestPlaces(t *testing.T) {
 	assert.Empty(t, orders, "it is known")
 
 	// The host is moved to another rack.
-	orders, _ = p.Due(at.Add(3*later), func(string, string) (string, error) { return "default:s9", nil })
+	orders, _ = p.Due(at.Add(3*later), func(string, string) (string, bool, error) { return "default:s9", true, nil })
 	assert.Equal(t, []string{"default:s9 [n0 n1 n2 n4 n5]"}, said(orders))
 }
 
@@ -96,6 +98,28 @@ func TestPlacesOfAnotherPod(t *testing.T) {
 	p.Gone("n0", "b")
 	orders, _ = p.Due(began, racks)
 	assert.Empty(t, orders)
+}
+
+// Of NodeSets without spec.topology nothing is to be told: their pods cost nothing until NodeSets change.
+func TestNothingToTell(t *testing.T) {
+	var p Places
+	plain := aPod("n0", "a", "h1")
+	plain.NodeSet = "plain"
+	p.Take(began, plain)
+	_, any := p.Next()
+	assert.True(t, any)
+	orders, troubles := p.Due(began, racks)
+	assert.Empty(t, orders)
+	assert.Empty(t, troubles)
+	p.Take(began, plain)
+	_, any = p.Next()
+	assert.False(t, any)
+	never := func(string, string) (string, bool, error) { return "default:s9", true, nil }
+	orders, _ = p.Due(began.Add(24*time.Hour), never)
+	assert.Empty(t, orders, "nothing has changed")
+	p.Look(began) // spec.topology is there now
+	orders, _ = p.Due(began, never)
+	assert.Equal(t, []string{"default:s9 [n0]"}, said(orders))
 }
 
 func TestManyTogether(t *testing.T) {
