@@ -13,6 +13,8 @@ import (
 
 // Slurm is what the loop needs of slurmctld. internal/slurmrest's Client implements it.
 type Slurm interface {
+	// UpdateNodes returns an error with the method MissingNodes() []string if slurmctld does not know some of them. All others have been told then, unless that error is
+	// one of several.
 	UpdateNodes(context.Context, powersave.NodeUpdate) error
 }
 
@@ -124,20 +126,14 @@ func (l *Loop) tell(ctx context.Context, o Order) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := l.Slurm.UpdateNodes(call, powersave.NodeUpdate{Nodes: o.Nodes(), Topology: o.Place})
-	var unknown []string
-	if missing, ok := errors.AsType[interface {
-		error
-		MissingNodes() []string
-	}](err); ok {
-		unknown = missing.MissingNodes()
-	}
+	unknown, err := split(err)
 	l.mu.Lock()
 	l.places.Done(time.Now(), o, unknown, err)
 	l.mu.Unlock()
 	switch {
-	case err == nil:
-		l.Log.Info("Slurm knows where nodes are", "topology", o.Place, "nodes", len(o.Pods))
-	case ctx.Err() != nil || len(unknown) > 0:
+	case err == nil && len(unknown) < len(o.Pods):
+		l.Log.Info("Slurm knows where nodes are", "topology", o.Place, "nodes", len(o.Pods)-len(unknown))
+	case err == nil, ctx.Err() != nil:
 		// They have not registered yet.
 	default:
 		if old, ok := errors.AsType[interface {
@@ -148,6 +144,30 @@ func (l *Loop) tell(ctx context.Context, o Order) {
 		}
 		l.warn(Trouble{o.Pods[0].NodeSet, err}, "PlaceRefused")
 	}
+}
+
+type missingNodes interface {
+	error
+	MissingNodes() []string
+}
+
+// split takes the nodes that slurmctld does not know out of an error. What is left befell the others.
+func split(err error) (unknown []string, rest error) {
+	missing, ok := errors.AsType[missingNodes](err)
+	if !ok {
+		return nil, err
+	}
+	if several, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err); ok {
+		for _, e := range several.Unwrap() {
+			if _, gone := errors.AsType[missingNodes](e); !gone {
+				rest = errors.Join(rest, e)
+			}
+		}
+	}
+	return missing.MissingNodes(), rest
 }
 
 // warn says a thing once.

@@ -15,8 +15,9 @@ import (
 const (
 	// lookAgain is how often the hosts of nodes that are told of are looked at: labels of hosts hardly ever change.
 	lookAgain = time.Minute
-	// soon is when a place that is not known yet, or a node that Slurm does not know yet, is tried again.
-	soon = 2 * time.Second
+	// soon is when a place that is not known yet, or a node that Slurm does not know yet, is tried again; twice as long each time, up to seldom.
+	soon   = 2 * time.Second
+	seldom = 30 * time.Second
 	// later is when something is that was refused, or a place that cannot be told from the host.
 	later = time.Minute
 	// together is how many nodes of a place are told of at once.
@@ -54,10 +55,19 @@ type pod struct {
 	told string    // "": nothing
 	due  time.Time // of the next look
 	rest bool      // nothing is to be told of its NodeSet: not due until Look
+	wait time.Duration
 }
 
-// waits says that there is nothing to look at, or no need to, until there is news.
-func (p *pod) waits() bool { return p.rest || p.Host == "" }
+// waits says that there is nothing to look at, or no need to, until there is news. A node of mode Dynamic is unknown to Slurm until its slurmd has registered.
+func (p *pod) waits() bool {
+	return p.rest || p.Host == "" || p.Dynamic && (p.Phase == powersave.PodPending || p.Phase == powersave.PodScheduled)
+}
+
+// notYet has it tried again, less and less often.
+func (p *pod) notYet(now time.Time) {
+	p.wait = min(max(2*p.wait, soon), seldom)
+	p.due = now.Add(p.wait)
+}
 
 // Take takes the newest state of a pod.
 func (p *Places) Take(now time.Time, one powersave.Pod) {
@@ -116,7 +126,7 @@ func (p *Places) Due(now time.Time, of Of) (orders []Order, troubles []Trouble) 
 			troubles = append(troubles, Trouble{one.NodeSet, err})
 			one.due = now.Add(later)
 		case !known:
-			one.due = now.Add(soon)
+			one.notYet(now)
 		case place == "":
 			one.rest = true
 		case place == one.told:
@@ -133,7 +143,7 @@ func (p *Places) Due(now time.Time, of Of) (orders []Order, troubles []Trouble) 
 	return orders, troubles
 }
 
-// Done takes what became of an order. unknown are the nodes that Slurm does not know: they have not registered yet, or are gone. The others are told again with them.
+// Done takes what became of an order. unknown are the nodes that Slurm does not know: they have not registered yet, or are gone. err is what the others were refused with.
 func (p *Places) Done(now time.Time, o Order, unknown []string, err error) {
 	for _, told := range o.Pods {
 		one := p.pods[told.Node]
@@ -141,12 +151,12 @@ func (p *Places) Done(now time.Time, o Order, unknown []string, err error) {
 			continue // another pod meanwhile
 		}
 		switch {
-		case len(unknown) > 0: // which of the others have been told is not said
-			one.due = now.Add(soon)
+		case slices.Contains(unknown, told.Node):
+			one.notYet(now)
 		case err != nil:
 			one.due = now.Add(later)
 		default:
-			one.told, one.due = o.Place, now.Add(lookAgain)
+			one.told, one.due, one.wait = o.Place, now.Add(lookAgain), 0
 		}
 	}
 }

@@ -57,18 +57,18 @@ func TestPlaces(t *testing.T) {
 	assert.Equal(t, []Trouble{{"cpu", errors.New("host bare: label rack is missing")}}, troubles)
 
 	p.Done(began, orders[0], nil, nil)
-	p.Done(began, orders[1], []string{"n1"}, errors.New("slurmctld does not know n1"))
+	p.Done(began, orders[1], []string{"n1"}, nil)
 	at, _ := p.Next()
 	assert.Equal(t, began.Add(soon), at)
 	orders, troubles = p.Due(at, racks)
-	assert.Equal(t, []string{"default:s2 [n0 n1]"}, said(orders), "again, with the one that is not known yet")
+	assert.Equal(t, []string{"default:s2 [n1]"}, said(orders), "the one alone that is not known yet")
 	assert.Empty(t, troubles, "that has been told")
 	p.Done(at, orders[0], nil, errors.New("refused"))
 
 	orders, _ = p.Due(at.Add(soon), racks)
 	assert.Empty(t, orders, "what is refused has to wait")
 	orders, troubles = p.Due(at.Add(later), racks)
-	assert.Equal(t, []string{"default:s2 [n0 n1]"}, said(orders))
+	assert.Equal(t, []string{"default:s2 [n1]"}, said(orders))
 	assert.Len(t, troubles, 1)
 	p.Done(at.Add(later), orders[0], nil, nil)
 	orders, _ = p.Due(at.Add(2*later), racks)
@@ -120,6 +120,61 @@ func TestNothingToTell(t *testing.T) {
 	p.Look(began) // spec.topology is there now
 	orders, _ = p.Due(began, never)
 	assert.Equal(t, []string{"default:s9 [n0]"}, said(orders))
+}
+
+// A node of mode Dynamic is told of when its slurmd runs, and what Slurm does not know for long less and less often.
+func TestNotRegistered(t *testing.T) {
+	var p Places
+	one := aPod("n0", "a", "h1")
+	one.Dynamic, one.Phase = true, powersave.PodScheduled
+	p.Take(began, one)
+	orders, _ := p.Due(began, racks)
+	assert.Empty(t, orders, "bound, and no more")
+	_, any := p.Next()
+	assert.False(t, any)
+	one.Phase = powersave.PodReady
+	p.Take(began, one)
+	at, waits := began, []time.Duration{}
+	for range 6 {
+		orders, _ = p.Due(at, racks)
+		assert.Equal(t, []string{"default:s1 [n0]"}, said(orders))
+		p.Done(at, orders[0], []string{"n0"}, nil)
+		next, _ := p.Next()
+		waits, at = append(waits, next.Sub(at)), next
+	}
+	assert.Equal(t, []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second}, waits)
+	orders, _ = p.Due(at, racks)
+	p.Done(at, orders[0], nil, nil)
+	orders, _ = p.Due(at.Add(lookAgain), racks)
+	assert.Empty(t, orders)
+
+	// One of mode Cloud is known from slurm.conf.
+	cloud := aPod("n1", "b", "h1")
+	cloud.Phase = powersave.PodScheduled
+	p.Take(at, cloud)
+	orders, _ = p.Due(at, racks)
+	assert.Equal(t, []string{"default:s1 [n1]"}, said(orders))
+}
+
+func TestSplit(t *testing.T) {
+	refused := errors.New("refused")
+	for name, tc := range map[string]struct {
+		err     error
+		unknown []string
+		rest    error
+	}{
+		"all went well":           {},
+		"refused":                 {refused, nil, refused},
+		"some are unknown":        {unregistered{}, []string{"n0"}, nil},
+		"and the others refused":  {errors.Join(refused, unregistered{}), []string{"n0"}, errors.Join(refused)},
+		"unknown, in other words": {fmt.Errorf("telling: %w", unregistered{}), []string{"n0"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			unknown, rest := split(tc.err)
+			assert.Equal(t, tc.unknown, unknown)
+			assert.Equal(t, tc.rest, rest)
+		})
+	}
 }
 
 func TestManyTogether(t *testing.T) {
