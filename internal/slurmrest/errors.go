@@ -122,6 +122,9 @@ func (e *Error) hint() string {
 	return ""
 }
 
+// SlurmError returns Number, for callers that do not import this package.
+func (e *Error) SlurmError() int { return e.Number }
+
 // Unwrap gives the transport's error, if there was one.
 func (e *Error) Unwrap() error { return e.cause }
 

@@ -40,13 +40,13 @@ type Loop struct {
 	mu      sync.Mutex
 	leading bool
 	places  Places
-	said    map[string]bool // warnings
+	said    saidOf
 	news    chan struct{}
 }
 
 // New returns a Loop; Run starts it.
 func New(c Config) *Loop {
-	return &Loop{Config: c, said: map[string]bool{}, news: make(chan struct{}, 1)}
+	return &Loop{Config: c, said: saidOf{}, news: make(chan struct{}, 1)}
 }
 
 func (l *Loop) change(f func()) {
@@ -115,7 +115,7 @@ func (l *Loop) round(ctx context.Context) {
 	orders, troubles := l.places.Due(time.Now(), l.Place)
 	l.mu.Unlock()
 	for _, t := range troubles {
-		l.warn(t, "PlaceUnknown")
+		l.warn(t)
 	}
 	for _, o := range orders {
 		l.tell(ctx, o)
@@ -136,14 +136,29 @@ func (l *Loop) tell(ctx context.Context, o Order) {
 	case err == nil, ctx.Err() != nil:
 		// They have not registered yet.
 	default:
-		if old, ok := errors.AsType[interface {
-			error
-			NotOffered() bool
-		}](err); ok && old.NotOffered() {
-			err = fmt.Errorf("spec.topology needs Slurm 25.11 or newer: remove it, or upgrade Slurm (%w)", err)
+		kind, err := kindOf(err)
+		for _, t := range o.refused(kind, err) {
+			l.warn(t)
 		}
-		l.warn(Trouble{o.Pods[0].NodeSet, err}, "PlaceRefused")
 	}
+}
+
+// kindOf says what Slurm refuses, in other words where those of the error do not tell what to do.
+func kindOf(err error) (Kind, error) {
+	if old, ok := errors.AsType[interface {
+		error
+		NotOffered() bool
+	}](err); ok && old.NotOffered() {
+		return notOffered, fmt.Errorf("spec.topology needs Slurm 25.11 or newer: remove it, or upgrade Slurm (%w)", err)
+	}
+	kind := Kind{Reason: notOffered.Reason}
+	if numbered, ok := errors.AsType[interface {
+		error
+		SlurmError() int
+	}](err); ok {
+		kind.Code = numbered.SlurmError()
+	}
+	return kind, err
 }
 
 type missingNodes interface {
@@ -170,15 +185,14 @@ func split(err error) (unknown []string, rest error) {
 	return missing.MissingNodes(), rest
 }
 
-// warn says a thing once.
-func (l *Loop) warn(t Trouble, reason string) {
+// warn tells of a trouble, unless it has been told.
+func (l *Loop) warn(t Trouble) {
 	l.mu.Lock()
-	said := l.said[t.says()]
-	l.said[t.says()] = true
+	now := l.said.once(time.Now(), t)
 	l.mu.Unlock()
-	if said {
+	if !now {
 		return
 	}
 	l.Log.Warn("Slurm is not told where nodes are", "nodeset", t.NodeSet, "error", t.Err)
-	l.Warn(t.NodeSet, reason, "Slurm is not told where the nodes are: "+t.Err.Error())
+	l.Warn(t.NodeSet, t.Kind.Reason, "Slurm is not told where the nodes are: "+t.Err.Error())
 }

@@ -6,7 +6,6 @@ package place
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
@@ -39,10 +38,54 @@ func (o Order) Nodes() []string {
 	return names
 }
 
-// Trouble is a place that cannot be told from a host.
+// Trouble is a place that cannot be told from a host, or that Slurm refuses.
 type Trouble struct {
 	NodeSet string
+	Kind    Kind
 	Err     error
+}
+
+// Kind is what is wrong, whichever hosts or nodes it befalls: one trouble of a kind is told of a NodeSet within an hour.
+type Kind struct {
+	Reason string // of the Event
+	Code   int    // of Slurm's error; 0: slurmctld has not answered
+}
+
+// Kinds of trouble with a place.
+var (
+	unplaced   = Kind{Reason: "PlaceUnknown"}
+	notOffered = Kind{Reason: "PlaceRefused", Code: -1}
+)
+
+// saidOf remembers what has been said, and when.
+type saidOf map[saidKey]time.Time
+
+type saidKey struct {
+	nodeSet string
+	kind    Kind
+}
+
+// sayAgain is how long a trouble is not told again. Events live as long.
+const sayAgain = time.Hour
+
+// once reports whether a trouble is to be told now.
+func (s saidOf) once(now time.Time, t Trouble) bool {
+	key := saidKey{t.NodeSet, t.Kind}
+	if at, said := s[key]; said && now.Sub(at) < sayAgain {
+		return false
+	}
+	s[key] = now
+	return true
+}
+
+// refused is the trouble of every NodeSet in an order.
+func (o Order) refused(kind Kind, err error) (all []Trouble) {
+	for _, p := range o.Pods {
+		if !slices.ContainsFunc(all, func(t Trouble) bool { return t.NodeSet == p.NodeSet }) {
+			all = append(all, Trouble{p.NodeSet, kind, err})
+		}
+	}
+	return all
 }
 
 // Places remembers which pods there are, and what Slurm has been told of them. It is not safe for use by several goroutines.
@@ -123,7 +166,7 @@ func (p *Places) Due(now time.Time, of Of) (orders []Order, troubles []Trouble) 
 		place, known, err := of(one.NodeSet, one.Host)
 		switch {
 		case err != nil:
-			troubles = append(troubles, Trouble{one.NodeSet, err})
+			troubles = append(troubles, Trouble{one.NodeSet, unplaced, err})
 			one.due = now.Add(later)
 		case !known:
 			one.notYet(now)
@@ -169,9 +212,4 @@ func (p *Places) Next() (at time.Time, any bool) {
 		}
 	}
 	return at, any
-}
-
-// says is an error as it is said to people, to tell whether it has been said.
-func (t Trouble) says() string {
-	return t.NodeSet + ": " + strings.ReplaceAll(t.Err.Error(), "\n", "; ")
 }

@@ -54,7 +54,7 @@ func TestPlaces(t *testing.T) {
 	p.Take(began, going)
 	orders, troubles := p.Due(began, racks)
 	assert.Equal(t, []string{"default:s1 [n2]", "default:s2 [n0 n1]"}, said(orders), "by place; those without a host, or that go, are left out")
-	assert.Equal(t, []Trouble{{"cpu", errors.New("host bare: label rack is missing")}}, troubles)
+	assert.Equal(t, []Trouble{{"cpu", unplaced, errors.New("host bare: label rack is missing")}}, troubles)
 
 	p.Done(began, orders[0], nil, nil)
 	p.Done(began, orders[1], []string{"n1"}, nil)
@@ -175,6 +175,45 @@ func TestSplit(t *testing.T) {
 			assert.Equal(t, tc.rest, rest)
 		})
 	}
+}
+
+type numbered struct {
+	number int
+	nodes  string
+}
+
+func (n numbered) Error() string   { return "update nodes " + n.nodes + ": refused" }
+func (n numbered) SlurmError() int { return n.number }
+
+// A trouble is told once an hour of a NodeSet, whichever nodes or hosts the words are about.
+func TestSaidOnce(t *testing.T) {
+	said := saidOf{}
+	told := func(at time.Time, nodeSet string, err error) bool {
+		kind, err := kindOf(err)
+		return said.once(at, Trouble{nodeSet, kind, err})
+	}
+	assert.True(t, told(began, "cpu", numbered{1, "n0"}))
+	for i := range 100 {
+		assert.False(t, told(began.Add(time.Duration(i)*time.Second), "cpu", fmt.Errorf("telling: %w", numbered{1, fmt.Sprint("n", i)})))
+	}
+	assert.True(t, told(began, "gpu", numbered{1, "n0"}), "another NodeSet")
+	assert.True(t, told(began, "cpu", numbered{2, "n0"}), "another error")
+	assert.True(t, told(began, "cpu", errors.New("connection refused")))
+	assert.True(t, told(began, "cpu", oldSlurm{}))
+	assert.True(t, said.once(began, Trouble{"cpu", unplaced, errors.New("host h1: label rack is missing")}))
+	assert.False(t, said.once(began, Trouble{"cpu", unplaced, errors.New("host h2: label rack is missing")}))
+	assert.Len(t, said, 6)
+	assert.True(t, told(began.Add(sayAgain), "cpu", numbered{1, "n0"}), "it is long ago")
+	assert.Len(t, said, 6)
+}
+
+// Everyone whose nodes are in an order hears that it was refused.
+func TestRefusedOfAll(t *testing.T) {
+	gpu := aPod("n1", "b", "h1")
+	gpu.NodeSet = "gpu"
+	err := errors.New("refused")
+	o := Order{"default:s1", []powersave.Pod{aPod("n0", "a", "h1"), gpu, aPod("n2", "c", "h1")}}
+	assert.Equal(t, []Trouble{{"cpu", notOffered, err}, {"gpu", notOffered, err}}, o.refused(notOffered, err))
 }
 
 func TestManyTogether(t *testing.T) {
