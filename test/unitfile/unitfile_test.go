@@ -1,6 +1,8 @@
 package unitfile
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -33,5 +35,21 @@ func TestParseRefuses(t *testing.T) {
 			_, err := Parse(test.text)
 			assert.ErrorContains(t, err, test.says)
 		})
+	}
+}
+
+// A unit that shares its user with slurmctld takes nothing from it when it ends.
+func TestUnitsLeaveSharedMemory(t *testing.T) {
+	files, err := filepath.Glob("../../docs/examples/*.service")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		u, err := Parse(string(text))
+		require.NoError(t, err)
+		if u.Get("Service", "DynamicUser") != "yes" {
+			assert.Empty(t, u.Get("Service", "RemoveIPC"), file)
+		}
 	}
 }
