@@ -128,7 +128,7 @@ type Status struct {
 func (e *Engine) Status(now time.Time) Status {
 	st := Status{
 		Time: now, KubernetesRead: e.podsRead && e.setsRead, SlurmRead: e.reads.complete, SlurmError: e.reads.lastErr, SlurmReads: e.reads.count,
-		NodeSets: e.Counts(), Boots: []Boot{}, Offs: []Boot{}, Requests: len(e.requests), Gates: len(e.gates) + len(e.heldGates),
+		NodeSets: append([]NodeSetCounts{}, e.Counts()...), Boots: []Boot{}, Offs: []Boot{}, Requests: len(e.requests), Gates: len(e.gates) + len(e.heldGates),
 		Notes: append([]Note{}, e.notes...), History: slices.Clone(e.history), FinishedOffs: slices.Clone(e.offHistory),
 	}
 	for _, n := range e.nodes {
@@ -147,8 +147,11 @@ func (e *Engine) Status(now time.Time) Status {
 	return st
 }
 
-// Counts returns the figures of every NodeSet, by name.
+// Counts returns the figures of every NodeSet, by name. Nil: which there are has not been read yet.
 func (e *Engine) Counts() []NodeSetCounts {
+	if !e.setsRead {
+		return nil
+	}
 	counts := map[string]*NodeSetCounts{}
 	for name, s := range e.sets {
 		counts[name] = &NodeSetCounts{

@@ -20,6 +20,14 @@ func TestStatusHasNoNullInIt(t *testing.T) {
 	assert.Contains(t, string(raw), `"notes":[]`)
 }
 
+func TestCountsOfNoNodeSet(t *testing.T) {
+	e := powersave.New(powersave.Config{})
+	assert.Nil(t, e.Counts())
+	e.Step(epoch, powersave.NodeSetsRead{})
+	assert.NotNil(t, e.Counts())
+	assert.Empty(t, e.Counts())
+}
+
 func TestGateThatCameBeforeTheNodeSetsIsInHand(t *testing.T) {
 	e := powersave.New(powersave.Config{})
 	require.True(t, e.Settled())

@@ -87,7 +87,8 @@ func (l *Loop) Lead(leading bool) {
 	}
 }
 
-// Counts takes the engine's figures: what its updates want to be reserved.
+// Counts takes the engine's figures: what its updates want to be reserved. Nil: which NodeSets there are has not been read;
+// without a NodeSet nothing is to be reserved.
 func (l *Loop) Counts(counts []powersave.NodeSetCounts) {
 	wishes := wishesOf(counts)
 	l.mu.Lock()
@@ -106,7 +107,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		again, l.anew = again || l.anew, false
 		l.mu.Unlock()
 		var every <-chan time.Time
-		if again = again || wants(wishes); leading && again && len(wishes) > 0 {
+		if again = again || wants(wishes); leading && again && wishes != nil {
 			if again = l.look(ctx, wishes); again {
 				every = time.After(l.Every)
 			}

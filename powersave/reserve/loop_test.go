@@ -154,6 +154,9 @@ func TestLeft(t *testing.T) {
 		l.Lead(true)
 		settle(time.Minute)
 		assert.Zero(t, f.read(), "what is wished is not known")
+		l.Counts(nil)
+		settle(time.Minute)
+		assert.Zero(t, f.read(), "nor is it now")
 		l.Counts(counts(nil))
 		settle(time.Minute)
 		assert.Equal(t, []string{"remove slurmtide.slurm.cpu", "remove slurmtide.slurm.gone"}, f.took())
@@ -208,5 +211,23 @@ func TestLostForAMoment(t *testing.T) {
 		l.Lead(true)
 		settle(2 * time.Second)
 		assert.Equal(t, []string{"remove slurmtide.slurm.cpu"}, f.took())
+	})
+}
+
+// The last NodeSet is deleted.
+func TestNoNodeSetLeft(t *testing.T) {
+	f := &fakeSlurm{have: map[string]powersave.Reserve{}}
+	testLoop(t, f, func(l *Loop, _ func() []string) {
+		window := powersave.Reserve{Begin: time.Now().Add(time.Hour), End: time.Now().Add(2 * time.Hour), Nodes: "cpu-0"}
+		l.Lead(true)
+		l.Counts(counts(&window))
+		settle(2 * time.Second)
+		f.took()
+		l.Counts([]powersave.NodeSetCounts{})
+		settle(time.Minute)
+		assert.Equal(t, []string{"remove slurmtide.slurm.cpu"}, f.took())
+		before := f.read()
+		settle(time.Hour)
+		assert.Equal(t, before, f.read(), "there is nothing to be looked at")
 	})
 }

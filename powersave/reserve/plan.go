@@ -32,11 +32,11 @@ type step struct {
 }
 
 // plan says what to do for the reservations of our NodeSets to be as wished; have are those of Slurm by the name of the NodeSet. What is of a
-// NodeSet that is gone is dropped, unless none at all is known.
+// NodeSet that is gone is dropped; with wishes nil it is not known which there are.
 func plan(now time.Time, have map[string]powersave.Reserve, wishes map[string]wish) (steps []step) {
 	names := map[string]bool{}
 	for name := range have {
-		names[name] = len(wishes) > 0
+		names[name] = wishes != nil
 	}
 	for name := range wishes {
 		names[name] = true
@@ -87,8 +87,11 @@ func nodesOf(hostlist string) []string {
 	return slices.Sorted(list.All())
 }
 
-// wishesOf reads what the engine says.
+// wishesOf reads what the engine says; nil: which NodeSets there are has not been read.
 func wishesOf(counts []powersave.NodeSetCounts) map[string]wish {
+	if counts == nil {
+		return nil
+	}
 	wishes := make(map[string]wish, len(counts))
 	for _, c := range counts {
 		w := wish{}

@@ -68,6 +68,7 @@ func TestPlan(t *testing.T) {
 		},
 		"not known":               {have: map[string]powersave.Reserve{"cpu": r("cpu-0", -1, 40)}, wishes: map[string]wish{"cpu": {}}},
 		"its NodeSet is gone":     {have: map[string]powersave.Reserve{"gpu": r("gpu-0", -1, 40)}, wishes: map[string]wish{"cpu": none}, want: []step{{nodeSet: "gpu", drop: true, made: true}}},
+		"the last one is gone":    {have: map[string]powersave.Reserve{"gpu": r("gpu-0", -1, 40)}, wishes: map[string]wish{}, want: []step{{nodeSet: "gpu", drop: true, made: true}}},
 		"no NodeSet is known":     {have: map[string]powersave.Reserve{"gpu": r("gpu-0", -1, 40)}},
 		"of several, one is done": {have: map[string]powersave.Reserve{"a": r("a-0", 1, 40), "b": r("b-0", 1, 40)}, wishes: map[string]wish{"a": none, "b": wants("b-0", 1, 40)}, want: []step{{nodeSet: "a", drop: true, made: true}}},
 	} {
@@ -76,6 +77,8 @@ func TestPlan(t *testing.T) {
 }
 
 func TestWishes(t *testing.T) {
+	assert.Nil(t, wishesOf(nil))
+	assert.Equal(t, map[string]wish{}, wishesOf([]powersave.NodeSetCounts{}))
 	r := &powersave.Reserve{Nodes: "cpu-0"}
 	assert.Equal(t, map[string]wish{"new": {}, "unread": {}, "idle": {nil, true}, "cpu": {r, true}}, wishesOf([]powersave.NodeSetCounts{
 		{Name: "new"}, {Name: "unread", Update: &powersave.UpdateCounts{Why: powersave.UpdateUnread}}, {Name: "idle", Update: &powersave.UpdateCounts{}},
