@@ -500,7 +500,7 @@ func (p *player) status() []string {
 		if u := s.Update; u != nil {
 			out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %d of %s, %d outdated, most of %s, %d being replaced %s %s", s.Name, u.Updated, u.Revision, u.Outdated, u.Current, u.Replacing, u.Why, u.Text)))
 			if r := u.Reserve; r != nil {
-				out = append(out, fmt.Sprintf("%s: reserve %s from %s to %s", s.Name, r.Nodes, r.Begin.Sub(epoch), r.End.Sub(epoch)))
+				out = append(out, strings.TrimSpace(fmt.Sprintf("%s: reserve %s from %s to %s %s", s.Name, r.Nodes, r.Begin.Sub(epoch), r.End.Sub(epoch), u.Refused)))
 			}
 		}
 	}

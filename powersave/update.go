@@ -52,6 +52,7 @@ type UpdateCounts struct {
 	Replacing int        `json:"replacing"` // of them, those whose node is drained, or about to go, for that reason
 	Why       UpdateWait `json:"why,omitempty"`
 	Text      string     `json:"text,omitempty"`
+	Refused   string     `json:"refused,omitempty"` // why what is to be reserved is not, maybe with what to do about it
 	// Reserve is what Slurm is to keep free of new jobs for it: the nodes of outdated pods, in the window. Nil: nothing, or it is not known, see Why.
 	Reserve *Reserve `json:"reserve,omitempty"`
 }
@@ -327,8 +328,8 @@ func (e *Engine) updateCounts(counts map[string]*NodeSetCounts) {
 		default:
 			c.Why, c.Text = state.why, state.text
 			c.Reserve = e.reserve(e.sets[name], nodes[name])
-			if refused := e.updates.refused[name]; refused != "" && c.Reserve != nil {
-				c.Text += "; not reserved in Slurm: " + refused
+			if c.Reserve != nil {
+				c.Refused = e.updates.refused[name]
 			}
 		}
 	}

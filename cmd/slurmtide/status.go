@@ -232,7 +232,11 @@ func printUpdates(w io.Writer, sets []powersave.NodeSetCounts) {
 	head := "\nNODESET\tREVISION\tUPDATED\tOUTDATED\tREPLACING\tREASON\tWHY\n"
 	for _, s := range sets {
 		if u := s.Update; u != nil && u.Outdated > 0 {
-			fmt.Fprintf(w, "%s%s\t%s\t%d\t%d\t%d\t%s\t%s\n", head, s.Name, u.Revision, u.Updated, u.Outdated, u.Replacing, u.Why, u.Text)
+			text := u.Text
+			if u.Refused != "" {
+				text += "; not reserved in Slurm: " + u.Refused
+			}
+			fmt.Fprintf(w, "%s%s\t%s\t%d\t%d\t%d\t%s\t%s\n", head, s.Name, u.Revision, u.Updated, u.Outdated, u.Replacing, u.Why, text)
 			head = ""
 		}
 	}

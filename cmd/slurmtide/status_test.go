@@ -101,11 +101,11 @@ func TestStatusShowsFloors(t *testing.T) {
 func TestStatusShowsUpdates(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, printStatus(&out, bridge.Status{Engine: powersave.Status{NodeSets: []powersave.NodeSetCounts{
-		{Name: "cpu", Update: &powersave.UpdateCounts{Revision: "r2", Current: "r1", Updated: 4, Outdated: 3, Replacing: 1, Why: powersave.UpdateReplacing, Text: "1 of at most 1 nodes are out for it"}},
+		{Name: "cpu", Update: &powersave.UpdateCounts{Revision: "r2", Current: "r1", Updated: 4, Outdated: 3, Replacing: 1, Why: powersave.UpdateReplacing, Text: "1 of at most 1 nodes are out for it", Refused: "no"}},
 		{Name: "fine", Update: &powersave.UpdateCounts{Revision: "r1", Current: "r1", Updated: 2}}, {Name: "none"},
 	}}}, false))
 	_, table, _ := strings.Cut(out.String(), "REPLACING  REASON     WHY\n")
-	assert.Equal(t, "cpu      r2        4        3         1          Replacing  1 of at most 1 nodes are out for it\n", table)
+	assert.Equal(t, "cpu      r2        4        3         1          Replacing  1 of at most 1 nodes are out for it; not reserved in Slurm: no\n", table)
 }
 
 func TestStatusSaysWhoReconciles(t *testing.T) {

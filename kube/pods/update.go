@@ -147,6 +147,18 @@ func checkUpdate(spec *v1alpha1.NodeSetSpec) error {
 	return err
 }
 
+// notReserved tells why an update's window is not reserved. Half a command is worse than none.
+func notReserved(why string) string {
+	const most = 3 * maxNote / 4
+	switch {
+	case why == "":
+		return ""
+	case len(why) > most:
+		why = "the reason, and what to do, are too long for here: see the log of the bridge, \"the window of an update is not reserved in Slurm\""
+	}
+	return "; not reserved in Slurm: " + why
+}
+
 // updateStatus enters the revisions into the status and returns its condition; none while nothing is known of them.
 func updateStatus(status *v1alpha1.NodeSetStatus, counts *powersave.UpdateCounts) []metav1.Condition {
 	if counts == nil {
@@ -157,7 +169,8 @@ func updateStatus(status *v1alpha1.NodeSetStatus, counts *powersave.UpdateCounts
 	updated := metav1.Condition{Type: v1alpha1.ConditionUpdated, Status: metav1.ConditionTrue, Reason: "UpToDate", Message: "all pods are of revision " + counts.Revision}
 	if counts.Outdated > 0 {
 		updated.Status, updated.Reason = metav1.ConditionFalse, string(counts.Why)
-		updated.Message = shorten(fmt.Sprintf("%d of %d pods are not of revision %s: %s", counts.Outdated, counts.Outdated+counts.Updated, counts.Revision, counts.Text), maxNote)
+		refused := notReserved(counts.Refused)
+		updated.Message = shorten(fmt.Sprintf("%d of %d pods are not of revision %s: %s", counts.Outdated, counts.Outdated+counts.Updated, counts.Revision, counts.Text), maxNote-len(refused)) + refused
 	}
 	if counts.Why == powersave.UpdateUnread {
 		updated.Status = metav1.ConditionUnknown

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -211,6 +212,19 @@ func TestRevisionsInStatus(t *testing.T) {
 	_, updated = status(&powersave.UpdateCounts{Revision: "r2", Current: "r1", Updated: 2, Outdated: 3, Why: powersave.UpdateUnread, Text: "Slurm cannot be read"})
 	assert.Equal(t, metav1.ConditionUnknown, updated.Status)
 	assert.Equal(t, "NotRead", updated.Reason)
+
+	const tail = "; not reserved in Slurm: "
+	long := strings.Repeat("x", maxNote)
+	for _, tc := range []struct{ text, refused, ends string }{
+		{"soon", "by hand: scontrol", ": soon" + tail + "by hand: scontrol"},
+		{long, "by hand: scontrol", "xx..." + tail + "by hand: scontrol"},
+		{"soon", long, ": soon" + tail + `the reason, and what to do, are too long for here: see the log of the bridge, "the window of an update is not reserved in Slurm"`},
+		{long, long[:700], "xx..." + tail + long[:700]},
+	} {
+		_, updated = status(&powersave.UpdateCounts{Revision: "r2", Current: "r1", Outdated: 3, Why: powersave.UpdateScheduled, Text: tc.text, Refused: tc.refused})
+		assert.True(t, strings.HasSuffix(updated.Message, tc.ends), updated.Message)
+		assert.LessOrEqual(t, len(updated.Message), maxNote)
+	}
 
 	s, updated = status(&powersave.UpdateCounts{Revision: "r2", Current: "r2"})
 	assert.Equal(t, []any{"r2", "r2", int32(0), int32(0), int32(0)}, []any{s.UpdateRevision, s.CurrentRevision, s.UpdatedNodes, s.OutdatedNodes, s.ReplacingNodes})

@@ -178,8 +178,12 @@ func (l *Loop) take(ctx context.Context, s step) (failed string) {
 	case cannot && s.made: // somebody has made it by hand, as he was told to
 		return ""
 	case cannot:
-		return fmt.Sprintf("%v; by hand: scontrol create reservation ReservationName=%s StartTime=uts%d EndTime=uts%d Nodes=%s Users=root Flags=MAINT,IGNORE_JOBS",
-			err, name, s.begin.Unix(), s.end.Unix(), nodes)
+		begin := "now" // the same words with every look
+		if s.begin.After(time.Now()) {
+			begin = fmt.Sprintf("uts%d", s.begin.Unix())
+		}
+		return fmt.Sprintf("%v; by hand: scontrol create reservation Flags=MAINT,IGNORE_JOBS Users=root ReservationName=%s StartTime=%s EndTime=uts%d Nodes=%s",
+			err, name, begin, s.end.Unix(), nodes)
 	case err != nil:
 		return err.Error()
 	case s.drop:

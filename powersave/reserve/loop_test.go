@@ -173,8 +173,8 @@ func TestNotOffered(t *testing.T) {
 		l.Lead(true)
 		l.Counts(counts(&window))
 		settle(2 * time.Second)
-		assert.Equal(t, []string{"cpu: not offered; by hand: scontrol create reservation ReservationName=slurmtide.slurm.cpu StartTime=uts1795248000 EndTime=uts1795251600 " +
-			"Nodes=cpu-[0-1] Users=root Flags=MAINT,IGNORE_JOBS"}, told())
+		assert.Equal(t, []string{"cpu: not offered; by hand: scontrol create reservation Flags=MAINT,IGNORE_JOBS Users=root ReservationName=slurmtide.slurm.cpu " +
+			"StartTime=uts1795248000 EndTime=uts1795251600 Nodes=cpu-[0-1]"}, told())
 		f.mu.Lock()
 		f.have["slurmtide.slurm.cpu"] = powersave.Reserve{Begin: begin, End: begin.Add(time.Hour), Nodes: "cpu-[0-9]"}
 		f.mu.Unlock()
@@ -229,5 +229,19 @@ func TestNoNodeSetLeft(t *testing.T) {
 		before := f.read()
 		settle(time.Hour)
 		assert.Equal(t, before, f.read(), "there is nothing to be looked at")
+	})
+}
+
+// While the window is open the same is said with every look.
+func TestNotOfferedInTheWindow(t *testing.T) {
+	f := &fakeSlurm{have: map[string]powersave.Reserve{}, fail: notOffered{errors.New("not offered")}}
+	testLoop(t, f, func(l *Loop, told func() []string) {
+		window := powersave.Reserve{Begin: time.Now().Add(-time.Minute), End: time.Now().Add(time.Hour), Nodes: "cpu-0"}
+		l.Lead(true)
+		l.Counts(counts(&window))
+		settle(5 * time.Minute)
+		all := told()
+		assert.Len(t, all, 1)
+		assert.Contains(t, all[0], " StartTime=now ")
 	})
 }
