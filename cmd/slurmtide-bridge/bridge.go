@@ -150,6 +150,7 @@ func runBridge(c *urfave.Context) error {
 		Slurm: slurm, Place: kube.Place, Log: log,
 		Warn: func(nodeSet, reason, text string) { kube.Warn(nodeSet, "", "", reason, text) },
 	})
+	claims := pods.NewClaims(kube)
 	parts := []func(context.Context) error{
 		b.Run,
 		func(ctx context.Context) error { return spool.Serve(ctx, socket, b, log) },
@@ -157,10 +158,11 @@ func runBridge(c *urfave.Context) error {
 		a.Run,
 		r.Run,
 		places.Run,
-		func(ctx context.Context) error { return kube.Run(ctx, newSplit(b, d, a, places)) },
+		claims.Run,
+		func(ctx context.Context) error { return kube.Run(ctx, newSplit(b, d, a, places, claims)) },
 		func(ctx context.Context) error { return watchAccess(ctx, kube, log) },
 		func(ctx context.Context) error {
-			return lead(ctx, kube, identity, c.String("cluster"), b, d, a, r, places)
+			return lead(ctx, kube, identity, c.String("cluster"), b, d, a, r, places, claims)
 		},
 	}
 	if taint != nil {
@@ -203,7 +205,7 @@ func identity(sp *spool.Spool) (string, error) {
 }
 
 // lead keeps trying for the lease of the cluster's bridges.
-func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *bridge.Bridge, d *loop.Loop, a *aheadloop.Loop, r *reserve.Loop, p *place.Loop) error {
+func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *bridge.Bridge, d *loop.Loop, a *aheadloop.Loop, r *reserve.Loop, p *place.Loop, claims *pods.Claims) error {
 	return kube.Lead(ctx, identity, func(l pods.Leadership) {
 		lease := bridge.Lease{Name: pods.LeaseName(cluster), Identity: identity, Holder: l.Holder, Leading: l.Leading}
 		if l.Err != nil {
@@ -214,6 +216,7 @@ func lead(ctx context.Context, kube *pods.Client, identity, cluster string, b *b
 		a.Lead(l.Leading)
 		r.Lead(l.Leading)
 		p.Lead(l.Leading)
+		claims.Lead(l.Leading)
 	})
 }
 

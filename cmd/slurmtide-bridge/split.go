@@ -17,10 +17,11 @@ type split struct {
 	dynamic      *loop.Loop
 	ahead        *aheadloop.Loop
 	places       *place.Loop
+	claims       *pods.Claims
 }
 
-func newSplit(b *bridge.Bridge, l *loop.Loop, a *aheadloop.Loop, p *place.Loop) split {
-	return split{b, l, a, p}
+func newSplit(b *bridge.Bridge, l *loop.Loop, a *aheadloop.Loop, p *place.Loop, c *pods.Claims) split {
+	return split{b, l, a, p, c}
 }
 
 // NodeSets gives the loop all of them: pending jobs may find their nodes in those of mode Cloud.
@@ -28,6 +29,7 @@ func (s split) NodeSets(sets []powersave.NodeSet) {
 	s.dynamic.NodeSets(slices.Clone(sets))
 	s.ahead.TakeNodeSets(slices.Clone(sets))
 	s.places.NodeSets()
+	s.claims.NodeSets()
 	s.Handler.NodeSets(slices.DeleteFunc(sets, func(n powersave.NodeSet) bool { return n.Dynamic != nil }))
 }
 

@@ -2,7 +2,6 @@ package pods
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
@@ -102,17 +100,10 @@ func (c *Client) keepClaim(ctx context.Context, ns *v1alpha1.NodeSet, template *
 	case refused != nil:
 		refused.Doing = doing
 		return refused
-	case !ours || (ownedBy(have) != nil) == (len(want.OwnerReferences) > 0):
+	case !ours:
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": have.UID, "ownerReferences": want.OwnerReferences}})
-	if err != nil {
-		return err
-	}
-	if _, err := claims.Patch(ctx, want.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
-		return classifyClaim(err, doing, "patch", c.namespace)
-	}
-	return nil
+	return c.own(ctx, have, ns)
 }
 
 // isNodes says whether the claim that has the name of a node's is that node's. One that tells of no node and of no NodeSet may be used, too; what may not be
@@ -168,7 +159,7 @@ func classifyClaim(err error, doing, verb, namespace string) *Error {
 
 // ClaimRights are those for NodeSets with spec.volumeClaimTemplates. CheckAccess asks for them when there is one.
 func ClaimRights() []Right {
-	return []Right{{Resource: claimRight, Verbs: []string{"create", "get", "patch"}}}
+	return []Right{{Resource: claimRight, Verbs: []string{"create", "get", "list", "patch"}}}
 }
 
 // volumeName is what a volume may be called.
