@@ -1,6 +1,7 @@
 package powersave
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -19,6 +20,7 @@ type back struct {
 	// what the requests said of the start that came to nothing, the newest of which was started when it was asked for
 	whole, powered slurmconf.Hostlist
 	asked          time.Time
+	attempt        int // as GateOpened's; 0: unknown
 	// notBefore is when the NodeSet that failed is tried again.
 	notBefore time.Time
 	begun     time.Time
@@ -26,9 +28,9 @@ type back struct {
 	told      bool // its record says why, or would not take it
 	freed     bool // slurmctld has taken it off the node that failed
 	freedAt   time.Time
-	asking    bool // TellJob or HoldJob is not answered yet
+	asking    int // serial of the TellJob or HoldJob that is not answered yet; 0: none
 	tries     int
-	failedAt  time.Time // when telling it failed first
+	failedAt  time.Time // when telling it failed first since Slurm was away
 	retryAt   time.Time
 	until     time.Time
 	times     int           // how often it has been given back in a row, says its record; 0: unknown
@@ -44,7 +46,7 @@ const (
 	notifyTime = 300 * time.Millisecond
 	// backMost bounds how long a job is seen to while Slurm can be read: until then a requeued one has become pending.
 	backMost = 2 * time.Minute
-	// gateSlack is how much later than the first request of a job its gate may come, or come again after we were started.
+	// gateSlack is how much later than the first request of a job its gate may come.
 	gateSlack = 2 * time.Second
 	// manyJobs bounds the memory of jobs that were given back.
 	manyJobs = 100_000
@@ -55,27 +57,33 @@ func (e *Engine) sendBack(job uint32, v Verdict, notBefore time.Time) {
 	if e.backOf(job) == nil {
 		b := &back{job: job, verdict: v, notBefore: notBefore, begun: e.now, retryAt: e.now, until: e.now.Add(backMost)}
 		if g := e.gangs[job]; g != nil && len(g.requests) > 0 {
-			b.request, b.whole, b.powered, b.asked = g.requests[len(g.requests)-1], g.whole, g.powered, g.asked
+			b.request, b.whole, b.powered, b.asked = g.requests[len(g.requests)-1], g.whole, g.powered, g.newest
 		}
 		for _, id := range e.hets.of(job) { // any of them takes it along
 			if g := e.gangs[id]; g != nil {
-				b.nodes = append(b.nodes, g.nodes...)
+				b.nodes, b.attempt = append(b.nodes, g.nodes...), max(b.attempt, g.attempt)
 			}
 		}
 		e.backs = append(e.backs, b)
 	}
 }
 
-// startsAnew forgets that a job was given back, because of what came later than what was known then: it has been given nodes again before
-// it could be held off, or before it could be taken off those that it had, and what its record says is of the attempt before.
-func (e *Engine) startsAnew(job uint32, came time.Time, takesPart func(*node) bool, other func(*back) bool) {
+// startsAnew forgets that a job was given back, with the other components of its het job: it has been given nodes again before it could be
+// held off, or before it could be taken off those that it had, and what its record says is of the attempt before. has are the nodes that it
+// has now.
+func (e *Engine) startsAnew(job uint32, has func(*node) bool, anew func(*back) bool) {
+	if b := e.backOf(job); b == nil || !anew(b) {
+		return
+	}
+	jobs := e.hets.of(job)
 	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool {
-		if b.job != job || b.freed && !came.After(b.freedAt) || !b.freed && (!came.After(b.asked) || !other(b)) {
+		if !slices.Contains(jobs, b.job) {
 			return false
 		}
 		for _, name := range b.nodes { // one that slurmctld would not let go of yet: now the job is to be told once more
-			if n := e.nodes[name]; n.boot != nil && n.boot.release != nil && takesPart(n) {
+			if n := e.nodes[name]; n.boot != nil && n.boot.release != nil && has(n) {
 				n.boot.release.jobs = slices.DeleteFunc(slices.Clone(n.boot.release.jobs), func(id uint32) bool { return id == job })
+				e.wakeAt(n, e.now)
 			}
 		}
 		return true
@@ -84,15 +92,30 @@ func (e *Engine) startsAnew(job uint32, came time.Time, takesPart func(*node) bo
 
 // requestedAnew is startsAnew by a request: one start of a job has the same nodes in all of them, each of which is powered up once.
 func (e *Engine) requestedAnew(j Job, r Request) {
-	e.startsAnew(j.ID, r.Started, func(n *node) bool { return j.Nodes.Contains(n.name) }, func(b *back) bool {
-		return b.whole.Len() > 0 && (!same(b.whole, j.Nodes) || b.powered.Intersect(r.Nodes).Len() > 0)
+	e.startsAnew(j.ID, func(n *node) bool { return j.Nodes.Contains(n.name) }, func(b *back) bool {
+		if b.freed {
+			return r.Started.After(b.freedAt)
+		}
+		return r.Started.After(b.asked) && anotherStart(b.whole, b.powered, j, r)
 	})
 }
 
-// gatedAnew is startsAnew by a gate: one start of a job has one. It opens anew when we do.
+// anotherStart says that a later request is of another start of its job than those that named these nodes, and powered those up.
+func anotherStart(whole, powered slurmconf.Hostlist, j Job, r Request) bool {
+	return whole.Len() > 0 && (!same(whole, j.Nodes) || powered.Intersect(r.Nodes).Len() > 0)
+}
+
+// gatedAnew is startsAnew by a gate, which says which attempt of the job it is of: slurmctld that is started anew runs PrologSlurmctld once
+// more for the same (read_config.c). If either attempt is unknown, the gate of the same would have come long before.
 func (e *Engine) gatedAnew(g *gate) {
-	came := g.asked.Add(-gateSlack)
-	e.startsAnew(g.job, came, func(n *node) bool { return slices.Contains(g.nodes, n) }, func(b *back) bool {
+	e.startsAnew(g.job, func(n *node) bool { return slices.Contains(g.nodes, n) }, func(b *back) bool {
+		came := g.asked.Add(-gateSlack)
+		switch {
+		case g.attempt > 0 && b.attempt > 0:
+			return g.attempt > b.attempt
+		case b.freed:
+			return came.After(b.freedAt)
+		}
 		return came.After(b.begun)
 	})
 }
@@ -117,7 +140,9 @@ func (e *Engine) backOf(job uint32) *back {
 
 // told says whether the records of all jobs on n that are given back say why.
 func (e *Engine) told(n *node) bool {
-	return !slices.ContainsFunc(e.backs, func(b *back) bool { return !b.told && (b.job == n.gatedBy || slices.Contains(b.nodes, n.name)) })
+	return !slices.ContainsFunc(e.backs, func(b *back) bool {
+		return !b.told && (slices.Contains(n.gatedBy, b.job) || slices.Contains(b.nodes, n.name))
+	})
 }
 
 // leaving names the jobs that are given back and have waited for n: also those that left it to others.
@@ -161,25 +186,26 @@ func (e *Engine) askBacks() {
 	}
 	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool { return !b.until.After(e.now) })
 	for _, b := range e.backs {
-		if b.asking || b.retryAt.After(e.now) || b.told && !b.freed {
+		if b.asking > 0 || b.retryAt.After(e.now) || b.told && !b.freed {
 			continue
 		}
 		if b.notified && !b.told {
 			e.hasTold(b)
 			continue
 		}
-		b.asking = true
+		e.serial++
+		b.asking = e.serial
 		if !b.told {
-			e.do(TellJob{Job: b.job, Reason: ReasonPrefix + b.verdict.String()})
+			e.do(TellJob{Job: b.job, Serial: b.asking, Reason: ReasonPrefix + b.verdict.String()})
 			continue
 		}
-		e.do(HoldJob{Job: b.job, Request: b.request, Delay: max(e.holdFor(b), b.notBefore.Sub(e.now))})
+		e.do(HoldJob{Job: b.job, Serial: b.asking, Request: b.request, Delay: max(e.holdFor(b), b.notBefore.Sub(e.now))})
 	}
 }
 
 // next is when askBacks has something to do for the job.
 func (b *back) next() time.Time {
-	if b.asking || b.told && !b.freed {
+	if b.asking > 0 || b.told && !b.freed {
 		return b.until
 	}
 	return b.retryAt
@@ -192,11 +218,11 @@ func (e *Engine) holdFor(b *back) time.Duration {
 
 func (e *Engine) jobTold(ev JobTold) {
 	b := e.backOf(ev.Job)
-	if b == nil || b.told {
+	if b == nil || b.asking != ev.Serial { // it is of a start before this one
 		return
 	}
 	e.partsTold(b, ev.Parts)
-	b.asking, b.times = false, max(b.times, ev.Times)
+	b.asking, b.times, b.attempt = 0, max(b.times, ev.Times), cmp.Or(b.attempt, ev.Attempt)
 	b.tries++
 	if ev.Err != "" {
 		if e.toldInVain(b) {
@@ -211,24 +237,26 @@ func (e *Engine) jobTold(ev JobTold) {
 	e.hasTold(b)
 }
 
-// toldInVain takes in that the job could not be told, and says whether it is to be told once more: up to tellTries times, and until a read
-// shows that Slurm answers otherwise. Nothing is taken from the job before that.
+// toldInVain takes in that the job could not be told, and says whether it is to be told once more: up to tellTries times while Slurm can be
+// read, and until a read shows that it answers otherwise. Nothing is taken from the job before that.
 func (e *Engine) toldInVain(b *back) bool {
-	if b.tries == 1 {
+	if e.reads.failures > 0 {
+		b.tries, b.failedAt, b.retryAt = 0, time.Time{}, e.now.Add(tellMost)
+		e.reads.want(e.now)
+		return true
+	}
+	if b.failedAt.IsZero() {
 		b.failedAt = e.now
 	}
-	away := e.reads.failures > 0
-	answers := !away && e.reads.ended.After(b.failedAt)
-	if answers && b.tries >= tellTries {
+	switch answers := e.reads.ended.After(b.failedAt); {
+	case b.tries < tellTries:
+		b.retryAt = e.now.Add(min(pause(b.tries), tellMost))
+	case !answers:
+		b.retryAt = e.now.Add(retryFirst)
+	default:
 		return false
 	}
-	if !answers {
-		e.reads.want(e.now)
-	}
-	b.retryAt = e.now.Add(min(pause(b.tries), tellMost))
-	if !away && b.tries >= tellTries { // the read is under way
-		b.retryAt = e.now.Add(retryFirst)
-	}
+	e.reads.wantComplete(e.now) // nothing else may ask for one
 	return true
 }
 
@@ -236,7 +264,7 @@ func (e *Engine) toldInVain(b *back) bool {
 func (e *Engine) hasTold(b *back) {
 	b.told = true
 	for _, n := range slices.Clone(e.compactActive()) {
-		if n.boot != nil && n.boot.release != nil && (b.job == n.gatedBy || slices.Contains(b.nodes, n.name)) {
+		if n.boot != nil && n.boot.release != nil && (slices.Contains(n.gatedBy, b.job) || slices.Contains(b.nodes, n.name)) {
 			e.decide(n)
 		}
 	}
@@ -244,10 +272,10 @@ func (e *Engine) hasTold(b *back) {
 
 func (e *Engine) jobHeld(ev JobHeld) {
 	b := e.backOf(ev.Job)
-	if b == nil || !b.told {
+	if b == nil || b.asking != ev.Serial {
 		return
 	}
-	b.asking = false
+	b.asking = 0
 	if ev.Err != "" {
 		b.tries++
 		b.retryAt = e.now.Add(min(pause(b.tries), tellMost))
@@ -264,7 +292,7 @@ func (e *Engine) jobHeld(ev JobHeld) {
 	}
 	e.givenBack[ev.Job]++
 	if !e.found.done {
-		if e.found.held == nil {
+		if len(e.found.held) == 0 || len(e.found.held) >= manyJobs {
 			e.found.held = map[uint32]bool{}
 		}
 		e.found.held[ev.Job] = true

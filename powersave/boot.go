@@ -106,7 +106,7 @@ func (e *Engine) orderBoot(n *node, req *request) {
 
 func (e *Engine) dropBoot(n *node, registered bool) {
 	requests := n.boot.requests
-	n.boot = nil
+	n.boot, n.gatedBy = nil, nil
 	e.forget(n, registered)
 	for _, r := range requests {
 		e.settled(r)

@@ -67,6 +67,7 @@ type Engine struct {
 	requests  map[string]*request
 	telling   []*request // all nodes settled, but a job they name waits for others
 	tellAgain bool       // one may have ceased to
+	serial    int        // of the newest TellJob or HoldJob
 	recalled  bool       // requests were looked at again when all nodes were known
 	gangs     map[uint32]*gang
 	kept      []uint32 // gangs that wait for nothing in hand, see dropGang
@@ -329,6 +330,15 @@ func (e *Engine) accept(r Request) {
 		default:
 			e.note(Fault, n, r.ID, fmt.Sprintf("request of unknown kind %q ignored", r.Kind))
 			e.settled(req)
+		}
+	}
+	for name := range r.Nodes.All() {
+		if n := e.node(name); n.boot != nil {
+			for _, id := range slices.Clone(n.jobs) {
+				if g := e.gangs[id]; g != nil && n.poweredUpSince(id, g.asked) {
+					e.leave(n, id)
+				}
+			}
 		}
 	}
 	for _, j := range r.Jobs { // before anything is decided: a boot that fails at once takes its jobs along

@@ -123,10 +123,10 @@ func (w *failing) act(a powersave.Action) {
 	case powersave.DeletePod:
 		w.events = append(w.events, powersave.PodDeleted{Node: a.Node, UID: a.UID}, powersave.PodGone{Node: a.Node, UID: a.UID})
 	case powersave.TellJob:
-		w.events = append(w.events, powersave.JobTold{Job: a.Job})
+		w.events = append(w.events, powersave.JobTold{Job: a.Job, Serial: a.Serial})
 	case powersave.HoldJob:
 		w.held++
-		w.events = append(w.events, powersave.JobHeld{Job: a.Job})
+		w.events = append(w.events, powersave.JobHeld{Job: a.Job, Serial: a.Serial})
 	case powersave.ReadSlurm:
 		names := a.Nodes
 		if len(names) == 0 {

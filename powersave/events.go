@@ -94,11 +94,14 @@ type NodesUpdated struct {
 
 // JobTold answers TellJob; an empty Err means that the record says it, or is finished and takes no more.
 type JobTold struct {
-	Job uint32
+	Job    uint32
+	Serial int // of the action
 	// Interactive jobs (srun, salloc) have a user who waits at a terminal.
 	Interactive bool
 	// Times is how often the job has been given back in a row, this time included, says its record; 0: unknown.
 	Times int
+	// Attempt is how often slurmctld has started the job, says its record; 0: unknown.
+	Attempt int
 	// Parts are the components of the het job that it is part of, the leader first; none if it is not.
 	Parts []JobPart
 	Err   string
@@ -118,9 +121,10 @@ type BacksRead struct {
 
 // JobHeld answers HoldJob; an empty Err means that the job rests, or has ended, or is on nodes again.
 type JobHeld struct {
-	Job   uint32
-	Again bool // slurmctld has given it nodes before it could be held off
-	Err   string
+	Job    uint32
+	Serial int  // of the action
+	Again  bool // slurmctld has given it nodes before it could be held off
+	Err    string
 }
 
 // GateOpened says that a start-gate waits for a job's nodes.
@@ -130,6 +134,7 @@ type GateOpened struct {
 	Nodes    slurmconf.Hostlist
 	Deadline time.Time // zero: none
 	HetJob   uint32    // leader of the het job that the job is part of; 0: none
+	Attempt  int       // how often slurmctld has started the job, this time included; 0: unknown
 }
 
 // GateClosed says that the waiting start-gate went away.
@@ -201,12 +206,14 @@ type AnswerGate struct {
 // TellJob asks for the record of a job to say why it is being given back. Answered by JobTold.
 type TellJob struct {
 	Job    uint32
+	Serial int
 	Reason string
 }
 
 // HoldJob asks for a job that was taken off its nodes not to start before Delay has passed. Answered by JobHeld.
 type HoldJob struct {
 	Job     uint32
+	Serial  int
 	Request string // the newest that named the job; "" if none did
 	Delay   time.Duration
 }

@@ -16,6 +16,7 @@ type gang struct {
 	job      uint32
 	whole    slurmconf.Hostlist // all its nodes, as far as a request said
 	powered  slurmconf.Hostlist // those that requests power up
+	attempt  int                // as its gate's; 0: unknown
 	nodes    []string           // those whose boot is in hand
 	up       []string           // those that registered for it
 	rest     []string           // those it waits for without a boot in hand
@@ -24,6 +25,7 @@ type gang struct {
 	denied   []BreakerKey       // offerings that are taken to have no room for so many
 	since    time.Time          // when it was first heard of
 	asked    time.Time          // newest request
+	newest   time.Time          // that named it
 	deadline time.Time
 	parted   string // why: slurmctld has taken a node from it that was not up yet
 }
@@ -34,7 +36,7 @@ func (e *Engine) remember(j Job, r Request) {
 	e.requestedAnew(j, r)
 	e.leaveFormer(j, r.Started)
 	for name := range j.Nodes.All() {
-		if n := e.nodes[name]; n != nil && n.boot != nil && !e.hasLeft(n, j.ID, r.Started) {
+		if n := e.nodes[name]; n != nil && n.boot != nil && !e.hasLeft(n, j.ID, r.Started) && !n.poweredUpSince(j.ID, r.Started) {
 			e.join(n, j.ID, r.Started, r.ResumeTimeout)
 		}
 	}
@@ -42,13 +44,19 @@ func (e *Engine) remember(j Job, r Request) {
 	if g == nil {
 		return
 	}
-	if !same(g.whole, j.Nodes) {
+	if r.Started.After(g.newest) && anotherStart(g.whole, g.powered, j, r) {
 		g.powered = slurmconf.Hostlist{}
+		for _, id := range e.hets.of(j.ID) {
+			if o := e.gangs[id]; o != nil {
+				o.attempt = 0 // until a gate tells
+			}
+		}
 	}
 	g.whole, g.read = j.Nodes, e.reads.count
 	if !slices.Contains(g.requests, r.ID) {
-		g.requests, g.powered = append(g.requests, r.ID), g.powered.Union(r.Nodes.Intersect(j.Nodes))
+		g.requests = append(g.requests, r.ID)
 	}
+	g.powered, g.newest = g.powered.Union(j.Nodes.Intersect(r.Nodes)), later(g.newest, r.Started)
 	g.rest = e.restOf(g)
 	if reason := e.lossOf(j, r.Started); reason != "" {
 		g.parted, g.rest = reason, nil
@@ -209,6 +217,7 @@ func (e *Engine) condemn(n *node, v Verdict) {
 		d, _ := e.patience(n, v.Trouble)
 		n.boot.troubleAt = e.now.Add(max(0, graceDefault-d))
 		e.wakeAt(n, n.boot.troubleAt.Add(d))
+		e.overdue(n)
 		return
 	}
 	e.giveBack(n, slices.Clone(n.jobs), v)
@@ -375,7 +384,7 @@ func (e *Engine) pursueRelease(n *node) {
 		e.wakeAt(n, r.retryAt)
 	case !n.booting(e.now):
 		e.lookAgain(n)
-	case !n.readSince(n.gated) && !slices.Contains(r.jobs, n.gatedBy): // that job may have got it, and is to be told first
+	case !n.readSince(n.gated) && n.gatedBeyond(r.jobs): // who may have got it is to be told first
 		e.reads.want(e.now)
 	default:
 		r.updating = true

@@ -18,6 +18,7 @@ type gate struct {
 	nodes    []*node   // those not seen serving yet
 	read     int       // reads asked for before it came
 	asked    time.Time // when it came
+	attempt  int       // of the job; 0: unknown
 	deadline time.Time
 }
 
@@ -44,14 +45,17 @@ func (e *Engine) openGate(ev GateOpened) {
 
 // admitGate lets a gate wait once the NodeSets are known.
 func (e *Engine) admitGate(ev heldGate) {
-	g := &gate{id: ev.ID, job: ev.JobID, het: ev.HetJob, read: e.reads.count, asked: ev.asked, deadline: ev.Deadline}
+	g := &gate{id: ev.ID, job: ev.JobID, het: ev.HetJob, read: e.reads.count, asked: ev.asked, attempt: ev.Attempt, deadline: ev.Deadline}
 	for name := range ev.Nodes.All() {
 		n := e.nodes[name]
 		if n == nil || n.set == "" {
 			continue // not ours: never a reason to wait
 		}
 		g.nodes = append(g.nodes, n)
-		n.gated, n.gatedBy = g.read, g.job
+		n.gated = g.read
+		if !slices.Contains(n.gatedBy, g.job) {
+			n.gatedBy = append(n.gatedBy, g.job)
+		}
 	}
 	if len(g.nodes) == 0 {
 		e.do(AnswerGate{ID: g.id, Ready: true})
@@ -59,6 +63,11 @@ func (e *Engine) admitGate(ev heldGate) {
 	}
 	e.gates = append(e.gates, g)
 	e.reads.want(e.now)
+}
+
+// gatedBeyond says that a gate has named n whose job is none of these.
+func (n *node) gatedBeyond(jobs []uint32) bool {
+	return slices.ContainsFunc(n.gatedBy, func(id uint32) bool { return !slices.Contains(jobs, id) })
 }
 
 // closeGate takes in that a start-gate went away: slurmctld kills it when its job ends.
@@ -85,12 +94,21 @@ func (e *Engine) pollForGate(g *gate) time.Time {
 // joinGates notes which jobs wait for boots in hand, as far as their gates and the newest read tell: no resume file names a
 // job whose nodes boot already.
 func (e *Engine) joinGates() {
+	given := make(map[uint32]bool, len(e.backs))
+	for _, b := range e.backs {
+		given[b.job] = true
+	}
 	for _, g := range e.gates {
-		e.gatedAnew(g)
+		if given[g.job] {
+			e.gatedAnew(g)
+		}
 		for _, n := range g.nodes {
 			if n.boot != nil && n.readSince(g.read) && n.slurm.State.Any(NodePoweringUp) && e.backOf(g.job) == nil {
 				e.join(n, g.job, g.asked, n.boot.resumeTimeout)
 			}
+		}
+		if o := e.gangs[g.job]; o != nil {
+			o.attempt = max(o.attempt, g.attempt)
 		}
 	}
 }

@@ -41,7 +41,7 @@ type node struct {
 	dismissal  *dismissal
 	forcedAt   time.Time // newest update of sendReleases
 	gated      int       // reads asked for before the newest gate of a job that has it came
-	gatedBy    uint32    // and whose that is
+	gatedBy    []uint32  // and whose gates came since its last boot
 
 	boot *boot
 	off  *off

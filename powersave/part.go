@@ -69,6 +69,13 @@ func (e *Engine) hasLeft(n *node, job uint32, asked time.Time) bool {
 	return (b == nil || b.freed) && n.boot.parted != "" && n.boot.left[job].After(asked)
 }
 
+// poweredUpSince says that n was powered up again, for other jobs: that is not before those that had it have left it.
+func (n *node) poweredUpSince(job uint32, asked time.Time) bool {
+	return slices.ContainsFunc(n.boot.requests, func(r *request) bool {
+		return r.Started.After(asked) && r.names(n.name) && !slices.ContainsFunc(r.Jobs, func(j Job) bool { return j.ID == job && j.Nodes.Contains(n.name) })
+	})
+}
+
 // part notes that slurmctld has taken n, which has not come up, from the jobs that waited for it. They have left their other nodes, too:
 // those that are idle are let go, and the rest as Slurm shows that nobody has it. That is how the work of a bridge is finished that ended
 // while it gave a job back.

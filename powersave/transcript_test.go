@@ -43,13 +43,14 @@ type player struct {
 	asked  bool // a read of Slurm is under way
 	// reasons of the newest update of each kind, and of each kind and node, for the answers
 	reasons map[string]string
-	marks   bool // MarkPod is shown
-	backs   bool // ReadBacks is shown
+	serials map[string]int // of the newest TellJob and HoldJob of each job, likewise
+	marks   bool           // MarkPod is shown
+	backs   bool           // ReadBacks is shown
 	taints  []powersave.TaintHost
 }
 
 func play(t *testing.T, script string) string {
-	p := &player{t: t, engine: powersave.New(powersave.Config{BadHardware: regexp.MustCompile("NHC"), Alone: true}), now: epoch, reasons: map[string]string{"drain": "slurmtide: closed: no room"}}
+	p := &player{t: t, engine: powersave.New(powersave.Config{BadHardware: regexp.MustCompile("NHC"), Alone: true}), now: epoch, reasons: map[string]string{"drain": "slurmtide: closed: no room"}, serials: map[string]int{}}
 	var out strings.Builder
 	for _, line := range strings.Split(strings.TrimRight(script, "\n"), "\n") {
 		if strings.HasPrefix(line, " ") {
@@ -259,8 +260,10 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 			}
 		}
 		return powersave.NodesUpdated{Update: u, Err: strings.Join(args[2:], " ")}
+	case "told-before": // the answer to the call before the newest
+		return powersave.JobTold{Job: uint32(p.int(args[0])), Serial: p.serials["told "+args[0]] - 1}
 	case "told":
-		ev := powersave.JobTold{Job: uint32(p.int(args[0]))}
+		ev := powersave.JobTold{Job: uint32(p.int(args[0])), Serial: p.serials["told "+args[0]]}
 		for i, a := range args[1:] {
 			switch key, v, _ := strings.Cut(a, "="); key {
 			case "interactive":
@@ -294,7 +297,7 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		}
 		return ev
 	case "held":
-		held := powersave.JobHeld{Job: uint32(p.int(args[0])), Err: strings.Join(args[1:], " ")}
+		held := powersave.JobHeld{Job: uint32(p.int(args[0])), Serial: p.serials["held "+args[0]], Err: strings.Join(args[1:], " ")}
 		if held.Err == "again" {
 			held.Again, held.Err = true, ""
 		}
@@ -304,6 +307,10 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		for _, a := range args[min(len(args), 3):] {
 			if leader, ok := strings.CutPrefix(a, "het="); ok {
 				ev.HetJob = uint32(p.int(leader))
+				continue
+			}
+			if n, ok := strings.CutPrefix(a, "attempt="); ok {
+				ev.Attempt = int(p.int(n))
 				continue
 			}
 			ev.Deadline = p.now.Add(p.duration(a))
@@ -398,6 +405,10 @@ func (p *player) step(ev powersave.Event) []string {
 			}
 		case powersave.TaintHost:
 			p.taints = append(p.taints, a)
+		case powersave.TellJob:
+			p.serials[fmt.Sprint("told ", a.Job)] = a.Serial
+		case powersave.HoldJob:
+			p.serials[fmt.Sprint("held ", a.Job)] = a.Serial
 		case powersave.UpdateNodes:
 			p.reasons[string(a.Update.State)] = a.Update.Reason
 			for _, n := range a.Update.Nodes {

@@ -297,7 +297,7 @@ func (b *Bridge) Gate(ctx context.Context, r spool.GateRequest) spool.GateReply 
 	opened := time.Now()
 	b.inbox.Put(func(ctx context.Context) {
 		b.gates[id] = reply
-		b.step(ctx, powersave.GateOpened{ID: id, JobID: r.JobID, Nodes: nodes, Deadline: r.Deadline, HetJob: r.HetJobID})
+		b.step(ctx, powersave.GateOpened{ID: id, JobID: r.JobID, Nodes: nodes, Deadline: r.Deadline, HetJob: r.HetJobID, Attempt: r.Attempt})
 	})
 	select {
 	case answer := <-reply:

@@ -18,7 +18,7 @@ func (b *Bridge) tellJob(ctx context.Context, a powersave.TellJob) powersave.Eve
 	defer cancel()
 	b.at(StepTell)
 	jobs, err := b.Slurm.Jobs(ctx, a.Job)
-	told := powersave.JobTold{Job: a.Job}
+	told := powersave.JobTold{Job: a.Job, Serial: a.Serial}
 	slices.SortStableFunc(jobs, func(i, j powersave.SlurmJob) int { return cmp.Compare(i.HetOffset, j.HetOffset) })
 	for _, j := range jobs {
 		text, times := powersave.BackComment(j, a.Reason)
@@ -26,7 +26,7 @@ func (b *Bridge) tellJob(ctx context.Context, a powersave.TellJob) powersave.Eve
 			err = b.updateJob(ctx, powersave.JobUpdate{ID: j.ID, AdminComment: &text})
 		}
 		if j.ID == a.Job {
-			told.Interactive, told.Times = !j.Batch, times
+			told.Interactive, told.Times, told.Attempt = !j.Batch, times, j.Restarts+1
 		}
 		if j.HetJobID != 0 {
 			told.Parts = append(told.Parts, powersave.JobPart{Job: j.ID, Nodes: j.Nodes})
@@ -59,7 +59,7 @@ func (b *Bridge) holdJob(ctx context.Context, a powersave.HoldJob) powersave.Eve
 	defer cancel()
 	b.at(StepHold)
 	begin := time.Now().Add(a.Delay)
-	held := powersave.JobHeld{Job: a.Job}
+	held := powersave.JobHeld{Job: a.Job, Serial: a.Serial}
 	jobs, err := b.Slurm.Jobs(ctx, a.Job)
 	for _, j := range jobs {
 		switch {

@@ -104,7 +104,8 @@ func TestHoldJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.jobs = map[uint32]powersave.SlurmJob{7: {ID: 7, State: c.state}}
-			held := New(Config{Slurm: w, Log: slog.New(slog.DiscardHandler)}).holdJob(t.Context(), powersave.HoldJob{Job: 7, Delay: time.Minute})
+			held := New(Config{Slurm: w, Log: slog.New(slog.DiscardHandler)}).holdJob(t.Context(), powersave.HoldJob{Job: 7, Serial: 5, Delay: time.Minute})
+			c.want.Serial = 5
 			assert.Equal(t, c.want, held)
 			assert.Equal(t, c.updated, len(w.log) > 0, "%s", w.log)
 		})
@@ -125,8 +126,8 @@ func TestTellHetJob(t *testing.T) {
 		w.jobs[id] = part
 	}
 	b := New(Config{Slurm: w})
-	told := b.tellJob(t.Context(), powersave.TellJob{Job: 8, Reason: "slurmtide: capacity: y"})
-	assert.Equal(t, powersave.JobTold{Job: 8, Times: 2, Parts: []powersave.JobPart{{Job: 7, Nodes: []string{"cpu-0"}}, {Job: 8, Nodes: []string{"cpu-1"}}}}, told)
+	told := b.tellJob(t.Context(), powersave.TellJob{Job: 8, Serial: 3, Reason: "slurmtide: capacity: y"})
+	assert.Equal(t, powersave.JobTold{Job: 8, Serial: 3, Times: 2, Attempt: 2, Parts: []powersave.JobPart{{Job: 7, Nodes: []string{"cpu-0"}}, {Job: 8, Nodes: []string{"cpu-1"}}}}, told)
 	assert.Equal(t, []string{
 		`job 7, admin comment "slurmtide: capacity: y (attempt 2)"`,
 		`job 8, admin comment "slurmtide: capacity: y (attempt 2, 2 in a row in vain)"`,

@@ -171,6 +171,8 @@ func (w *world) mayMark(a powersave.TaintHost) {
 	switch {
 	case of == nil && strings.Contains(a.Reason, badReason) && !n.earlyBad.IsZero() && (w.rough.After(n.earlyBad) || n.since.Sub(n.earlyBad) < prompt/2):
 		return // it may have been found just after slurmd registered
+	case of == nil && strings.Contains(a.Reason, badReason+" : "):
+		return // slurmctld drained it for something else, and put that after what somebody had noted before
 	case of == nil:
 		w.breaks("marks a host that nobody found bad", "%s for %s: %q", a.Host, a.Node, a.Reason)
 		return

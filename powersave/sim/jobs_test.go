@@ -31,6 +31,7 @@ type slurmJob struct {
 	gate       uint64 // waiting start gate, 0: none
 	gateAt     time.Time
 	gateLife   int // of the bridge, when it opened
+	gateBefore int // the same of the one before that
 	failedAt   time.Time
 	gateUntil  time.Time
 	begin      time.Time
@@ -209,10 +210,11 @@ func (w *world) allocate(j *slurmJob, nodes []*node) {
 			return
 		}
 		w.gates++
+		j.gateBefore = j.gateLife
 		j.gate, j.upSince, j.known, j.gateAt, j.gateLife = uint64(w.gates), w.now, w.now, w.now, w.life
 		j.gateUntil = w.now.Add(15*time.Second + w.some(60*time.Second, gateLate, nodes[0].index))
 		w.step(powersave.GateOpened{
-			ID: j.gate, JobID: j.id, HetJob: j.leader(), Nodes: hostlist(j.nodes), Deadline: j.gateUntil,
+			ID: j.gate, JobID: j.id, HetJob: j.leader(), Nodes: hostlist(j.nodes), Deadline: j.gateUntil, Attempt: j.restarts + 1,
 		})
 	})
 }
@@ -318,7 +320,7 @@ func (w *world) answerGate(a powersave.AnswerGate) {
 
 func (w *world) tellJob(a powersave.TellJob, life int) {
 	j := w.job(a.Job)
-	answer := powersave.JobTold{Job: a.Job}
+	answer := powersave.JobTold{Job: a.Job, Serial: a.Serial}
 	fails := w.any(tellFails) || w.slurmFails()
 	if fails || w.any(tellLost) {
 		answer.Err = "timeout"
@@ -341,7 +343,7 @@ func (w *world) tellJob(a powersave.TellJob, life int) {
 				answer.Parts = append(answer.Parts, powersave.JobPart{Job: p.id, Nodes: slices.Collect(hostlist(p.nodes).All())})
 			}
 		}
-		answer.Interactive, answer.Times = j.opts&stays != 0, j.times
+		answer.Interactive, answer.Times, answer.Attempt = j.opts&stays != 0, j.times, j.restarts+1
 	}
 	w.answerJob(life, tellSlow, answer)
 }
@@ -375,7 +377,7 @@ func (w *world) readBacks(life int) {
 
 func (w *world) holdJob(a powersave.HoldJob, begin time.Time, life int) {
 	j := w.job(a.Job)
-	answer := powersave.JobHeld{Job: a.Job}
+	answer := powersave.JobHeld{Job: a.Job, Serial: a.Serial}
 	fails := w.any(holdFails) || w.slurmFails()
 	switch {
 	case j == nil:

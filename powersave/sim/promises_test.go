@@ -68,6 +68,7 @@ func (w *world) mayUpdate(n *node, u powersave.NodeUpdate) {
 }
 
 // mayAskForce looks at the jobs on nodes that boot, as far as their gates have told the bridge of them: whoever is taken off is told before.
+// A bridge that has not heard of a job's start before this one may take this for that.
 func (w *world) mayAskForce(u powersave.NodeUpdate) {
 	if u.State != powersave.StatePowerDownForce {
 		return
@@ -78,7 +79,7 @@ func (w *world) mayAskForce(u powersave.NodeUpdate) {
 			n.goneAsked = w.now
 		}
 		for _, j := range n.jobs {
-			gated := j.state == configuring && j.gate != 0 && j.gateLife == w.life && w.until[changeSets][0].Before(j.gateAt)
+			gated := j.state == configuring && j.gate != 0 && j.gateLife == w.life && w.until[changeSets][0].Before(j.gateAt) && (j.restarts == 0 || j.gateBefore == w.life)
 			if gated && n.flags.Any(powersave.NodePoweringUp) && j.toldRun != j.restarts+1 && j.tellErrs == 0 {
 				w.breaks("takes off a job that it has heard of", "job %d on %s", j.id, name)
 			}

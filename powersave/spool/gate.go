@@ -139,6 +139,9 @@ func gateRequest(env func(string) string) (GateRequest, error) {
 		HetJobID:     job("SLURM_HET_JOB_ID"),
 		HetJobOffset: job("SLURM_HET_JOB_OFFSET"),
 	}
+	if n, err := strconv.Atoi(env("SLURM_JOB_RESTART_COUNT")); err == nil && n >= 0 {
+		r.Attempt = n + 1
+	}
 	if r.JobID == 0 {
 		return r, fmt.Errorf("SLURM_JOB_ID is %.40q: not called as PrologSlurmctld", env("SLURM_JOB_ID"))
 	}

@@ -43,7 +43,7 @@ func gateCommand(t *testing.T, dir string, args ...string) *exec.Cmd {
 	return command(t, "start-gate", []string{"SLURMTIDE_SPOOL=" + dir, "SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=cpu-[0-1]", "SLURM_JOB_PARTITION=batch"}, args...)
 }
 
-const gateLine = "gate 7 cpu-[0-1] array=0_0 het=0+0 batch"
+const gateLine = "gate 7 cpu-[0-1] array=0_0 het=0+0 batch attempt=0"
 
 // start starts cmd and returns what wait tells about its end.
 func start(t *testing.T, cmd *exec.Cmd) (wait func() *os.ProcessState) {

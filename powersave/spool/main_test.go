@@ -76,7 +76,7 @@ func (b stubBridge) Status(context.Context) (json.RawMessage, error) {
 
 func (b stubBridge) Gate(ctx context.Context, r GateRequest) GateReply {
 	// A gate is announced only when it waits: scripts synchronise on that line.
-	fmt.Printf("gate %d %s array=%d_%d het=%d+%d %s\n", r.JobID, r.Nodes, r.ArrayJobID, r.ArrayTaskID, r.HetJobID, r.HetJobOffset, r.Partition)
+	fmt.Printf("gate %d %s array=%d_%d het=%d+%d %s attempt=%d\n", r.JobID, r.Nodes, r.ArrayJobID, r.ArrayTaskID, r.HetJobID, r.HetJobOffset, r.Partition, r.Attempt)
 	switch b {
 	case "ready":
 		return GateReply{Ready: true}

@@ -27,6 +27,8 @@ type GateRequest struct {
 	HetJobID     uint32 `json:"het_job_id,omitempty"`
 	HetJobOffset uint32 `json:"het_job_offset,omitempty"`
 	Partition    string `json:"partition,omitempty"`
+	// Attempt is how often slurmctld has started the job, this time included (SLURM_JOB_RESTART_COUNT + 1); 0: unknown.
+	Attempt int `json:"attempt,omitempty"`
 }
 
 // GateReply ends a start gate's wait. The gate lets the job go on in both cases.
