@@ -4,6 +4,7 @@
 package place
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -17,6 +18,8 @@ const (
 	// soon is when a place that is not known yet, or a node that Slurm does not know yet, is tried again; twice as long each time, up to seldom.
 	soon   = 2 * time.Second
 	seldom = 30 * time.Second
+	// patience is how long a host may be unknown before people hear of it.
+	patience = time.Minute
 	// later is when something is that was refused, or a place that cannot be told from the host.
 	later = time.Minute
 	// together is how many nodes of a place are told of at once.
@@ -48,12 +51,13 @@ type Trouble struct {
 // Kind is what is wrong, whichever hosts or nodes it befalls: one trouble of a kind is told of a NodeSet within an hour.
 type Kind struct {
 	Reason string // of the Event
-	Code   int    // of Slurm's error; 0: slurmctld has not answered
+	Code   int    // of Slurm's error; 0: none; -1: what only the bridge knows
 }
 
 // Kinds of trouble with a place.
 var (
 	unplaced   = Kind{Reason: "PlaceUnknown"}
+	unseen     = Kind{Reason: "PlaceUnknown", Code: -1}
 	notOffered = Kind{Reason: "PlaceRefused", Code: -1}
 )
 
@@ -99,6 +103,8 @@ type pod struct {
 	due  time.Time // of the next look
 	rest bool      // nothing is to be told of its NodeSet: not due until Look
 	wait time.Duration
+	// since is when a look found that nothing is known of the host, and all later ones; zero: something is.
+	since time.Time
 }
 
 // waits says that there is nothing to look at, or no need to, until there is news. A node of mode Dynamic is unknown to Slurm until its slurmd has registered.
@@ -143,7 +149,7 @@ func (p *Places) Look(now time.Time) {
 func (p *Places) Again(now time.Time) {
 	p.Look(now)
 	for _, one := range p.pods {
-		one.told = ""
+		one.told, one.since = "", time.Time{}
 	}
 }
 
@@ -164,12 +170,22 @@ func (p *Places) Due(now time.Time, of Of) (orders []Order, troubles []Trouble) 
 			continue
 		}
 		place, known, err := of(one.NodeSet, one.Host)
+		if known || err != nil {
+			one.since = time.Time{}
+		} else if one.since.IsZero() {
+			one.since = now
+		}
 		switch {
 		case err != nil:
 			troubles = append(troubles, Trouble{one.NodeSet, unplaced, err})
 			one.due = now.Add(later)
+		case !known && one.told != "": // the host has just gone, and the pod is about to
+			one.due = now.Add(lookAgain)
 		case !known:
 			one.notYet(now)
+			if now.Sub(one.since) >= patience {
+				troubles = append(troubles, Trouble{one.NodeSet, unseen, fmt.Errorf("host %s cannot be seen: it is gone, or the bridge may not read nodes: give it the right to list and watch them", one.Host)})
+			}
 		case place == "":
 			one.rest = true
 		case place == one.told:

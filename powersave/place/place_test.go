@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/slurmtide/slurmtide/powersave"
 )
@@ -69,7 +70,7 @@ func TestPlaces(t *testing.T) {
 	assert.Empty(t, orders, "what is refused has to wait")
 	orders, troubles = p.Due(at.Add(later), racks)
 	assert.Equal(t, []string{"default:s2 [n1]"}, said(orders))
-	assert.Len(t, troubles, 1)
+	assert.Len(t, troubles, 2, "one more host is not known for long now")
 	p.Done(at.Add(later), orders[0], nil, nil)
 	orders, _ = p.Due(at.Add(2*later), racks)
 	assert.Empty(t, orders, "it is known")
@@ -154,6 +155,40 @@ func TestNotRegistered(t *testing.T) {
 	p.Take(at, cloud)
 	orders, _ = p.Due(at, racks)
 	assert.Equal(t, []string{"default:s1 [n1]"}, said(orders))
+}
+
+// A host of which nothing is known for a minute is told of, once: the bridge may lack the right to read hosts.
+func TestHostUnseen(t *testing.T) {
+	var p Places
+	p.Take(began, aPod("n0", "a", "new"))
+	var told []time.Duration
+	next := began
+	for next.Sub(began) < 5*time.Minute {
+		_, troubles := p.Due(next, racks)
+		for _, one := range troubles {
+			assert.Equal(t, unseen, one.Kind)
+			require.EqualError(t, one.Err, "host new cannot be seen: it is gone, or the bridge may not read nodes: give it the right to list and watch them")
+			told = append(told, next.Sub(began))
+		}
+		next, _ = p.Next()
+		p.Look(next) // NodeSets change all the time where they are scaled
+	}
+	assert.Equal(t, time.Minute, told[0])
+
+	// It was told of when the host was there: the host goes, and soon its pod.
+	p.Take(began, aPod("n1", "b", "h1"))
+	orders, _ := p.Due(began, racks)
+	p.Done(began, orders[0], nil, nil)
+	none := func(string, string) (string, bool, error) { return "", false, nil }
+	for i := range 5 {
+		_, troubles := p.Due(began.Add(time.Duration(i)*lookAgain), func(nodeSet, host string) (string, bool, error) {
+			if host == "new" {
+				return racks(nodeSet, "h2")
+			}
+			return none(nodeSet, host)
+		})
+		assert.Empty(t, troubles)
+	}
 }
 
 func TestSplit(t *testing.T) {
@@ -312,6 +347,15 @@ func TestLoop(t *testing.T) {
 		slurm.answers(nil)
 		l.NodeSets()
 		assert.Equal(t, []string{"default:s1 [n2]"}, heard(time.Second), "somebody may have put it right")
+
+		warned = nil
+		l.Pod(aPod("n3", "f", "new"))
+		l.Pod(aPod("n4", "g", "newer"))
+		assert.Empty(t, heard(patience-soon))
+		assert.Empty(t, warned)
+		heard(10 * time.Minute)
+		assert.Len(t, warned, 1)
+		assert.Contains(t, warned[0], "cpu PlaceUnknown: Slurm is not told where the nodes are: host new cannot be seen")
 		cancel()
 		assert.NoError(t, <-done)
 	})
