@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,9 +19,10 @@ type back struct {
 	verdict Verdict
 	nodes   []string // that it waited for
 	// what the requests said of the start that came to nothing, the newest of which was started when it was asked for
-	whole, powered slurmconf.Hostlist
-	asked          time.Time
-	attempt        int // as GateOpened's; 0: unknown
+	whole   slurmconf.Hostlist
+	powered map[string]bool
+	asked   time.Time
+	attempt int // as GateOpened's; 0: unknown
 	// notBefore is when the NodeSet that failed is tried again.
 	notBefore time.Time
 	begun     time.Time
@@ -57,7 +59,7 @@ func (e *Engine) sendBack(job uint32, v Verdict, notBefore time.Time) {
 	if e.backOf(job) == nil {
 		b := &back{job: job, verdict: v, notBefore: notBefore, begun: e.now, retryAt: e.now, until: e.now.Add(backMost)}
 		if g := e.gangs[job]; g != nil && len(g.requests) > 0 {
-			b.request, b.whole, b.powered, b.asked = g.requests[len(g.requests)-1], g.whole, g.powered, g.newest
+			b.request, b.whole, b.powered, b.asked = g.requests[len(g.requests)-1], g.whole, maps.Clone(g.powered), g.newest
 		}
 		for _, id := range e.hets.of(job) { // any of them takes it along
 			if g := e.gangs[id]; g != nil {
@@ -101,8 +103,16 @@ func (e *Engine) requestedAnew(j Job, r Request) {
 }
 
 // anotherStart says that a later request is of another start of its job than those that named these nodes, and powered those up.
-func anotherStart(whole, powered slurmconf.Hostlist, j Job, r Request) bool {
-	return whole.Len() > 0 && (!same(whole, j.Nodes) || powered.Intersect(r.Nodes).Len() > 0)
+func anotherStart(whole slurmconf.Hostlist, powered map[string]bool, j Job, r Request) bool {
+	if whole.Len() == 0 || !same(whole, j.Nodes) {
+		return whole.Len() > 0
+	}
+	for name := range powered {
+		if r.Nodes.Contains(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // gatedAnew is startsAnew by a gate, which says which attempt of the job it is of: slurmctld that is started anew runs PrologSlurmctld once

@@ -15,7 +15,7 @@ import (
 type gang struct {
 	job      uint32
 	whole    slurmconf.Hostlist // all its nodes, as far as a request said
-	powered  slurmconf.Hostlist // those that requests power up
+	powered  map[string]bool    // those that requests power up
 	attempt  int                // as its gate's; 0: unknown
 	nodes    []string           // those whose boot is in hand
 	up       []string           // those that registered for it
@@ -45,7 +45,7 @@ func (e *Engine) remember(j Job, r Request) {
 		return
 	}
 	if r.Started.After(g.newest) && anotherStart(g.whole, g.powered, j, r) {
-		g.powered = slurmconf.Hostlist{}
+		g.powered = nil
 		for _, id := range e.hets.of(j.ID) {
 			if o := e.gangs[id]; o != nil {
 				o.attempt = 0 // until a gate tells
@@ -56,7 +56,15 @@ func (e *Engine) remember(j Job, r Request) {
 	if !slices.Contains(g.requests, r.ID) {
 		g.requests = append(g.requests, r.ID)
 	}
-	g.powered, g.newest = g.powered.Union(j.Nodes.Intersect(r.Nodes)), later(g.newest, r.Started)
+	g.newest = later(g.newest, r.Started)
+	if g.powered == nil {
+		g.powered = map[string]bool{}
+	}
+	for name := range j.Nodes.All() {
+		if r.Nodes.Contains(name) {
+			g.powered[name] = true
+		}
+	}
 	g.rest = e.restOf(g)
 	if reason := e.lossOf(j, r.Started); reason != "" {
 		g.parted, g.rest = reason, nil
