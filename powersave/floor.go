@@ -34,7 +34,7 @@ type Shortfall string
 const (
 	FloorHeld       Shortfall = ""
 	FloorUnread     Shortfall = "NotRead"           // Slurm has not been read since, or not for a while
-	FloorWaits      Shortfall = "Waiting"           // a moment, for what Slurm powers up itself: see raiseWait
+	FloorWaits      Shortfall = "Waiting"           // a moment, for what Slurm powers up itself (see raiseWait), or for what leaves a reservation
 	FloorBooting    Shortfall = "Booting"           // nodes are on their way
 	FloorProblem    Shortfall = "Invalid"           // the NodeSet cannot be used
 	FloorBackingOff Shortfall = "BackingOff"        // its breakers are open
@@ -103,7 +103,8 @@ type floor struct {
 	retryAt time.Time
 	refusal string
 
-	closed int // nodes that closeSets keeps out of use, or is about to put back
+	closed  int // nodes that closeSets keeps out of use, or is about to put back
+	leaving int // powered-down nodes that are about to leave the reservation for an update
 }
 
 // bounds is what else of a NodeSet decides how far its floor can be reached.
@@ -340,7 +341,7 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 	up, boots, on, ours, busy, named := 0, 0, 0, 0, 0, 0
 	wish := e.floors.wishes[set.Name]
 	names := wish.names()
-	f.closed = 0
+	f.closed, f.leaving = 0, 0
 	unused := sinceRenewal(nodes)
 	capped := func(all int) int { // what may be kept of it
 		if set.MaxPoweredUp > 0 {
@@ -359,6 +360,9 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 			off = append(off, n)
 			if names[n.name] && n.mayPowerUp(e.now) {
 				named++
+			}
+			if n.leaves(e.now) {
+				f.leaving++
 			}
 			n.warm = warm{ask: n.warm.ask}
 		case standsOut:

@@ -98,6 +98,9 @@ func (e *Engine) raise(f *floor, set NodeSet, l lacking, off []*node) {
 		f.why, f.text = FloorCapped, fmt.Sprintf("spec.maxPoweredUp is %d, and %d nodes are up", set.MaxPoweredUp, on+ask)
 	case ask < lacks && l.all > l.total:
 		f.why, f.text = FloorTooFew, fmt.Sprintf("%d nodes are wanted, the NodeSet has %d", l.all, l.total)
+	case ask < lacks && f.leaving > 0:
+		f.why, f.text = FloorWaits, "nodes are about to leave the reservation for an update"
+		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow))
 	case ask < lacks && f.closed > 0:
 		f.why, f.text = FloorBackingOff, "nodes are being put back"
 	case ask < lacks:

@@ -44,6 +44,7 @@ type care struct {
 	blamed   string    // UID and reason that the host was marked for
 	replace  bool      // its pod is to be replaced, see keepUpdates
 	reserved bool      // it is in maintenance since an update wants that
+	leavesBy time.Time // powered down, it has left the reservation by then
 }
 
 func (e *Engine) readHosts(hosts []Host) {

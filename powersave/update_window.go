@@ -110,9 +110,21 @@ const windowSlack = time.Minute
 func (e *Engine) seeReserved(n *node) {
 	switch set := e.sets[n.set]; {
 	case !n.slurm.State.Any(NodeMaintenance):
-		n.care.reserved = false
+		n.care.reserved, n.care.leavesBy = false, time.Time{}
 	case set.Window != nil && set.Problem == "" && e.behind(n):
 		begin, _, found := set.Window.At(e.now.Add(-windowSlack))
 		n.care.reserved = n.care.reserved || found && !begin.After(e.now.Add(windowSlack))
 	}
+}
+
+// leavesIn is how long a node that was replaced may take to leave the reservation. One that people have made keeps it until its end, and
+// the update is not to wait for that.
+const leavesIn = 30 * time.Second
+
+// leaves says that the node, which is powered down, is about to leave the reservation for an update.
+func (n *node) leaves(now time.Time) bool {
+	if n.care.reserved && n.care.leavesBy.IsZero() {
+		n.care.leavesBy = now.Add(leavesIn)
+	}
+	return n.care.reserved && n.care.leavesBy.After(now)
 }
