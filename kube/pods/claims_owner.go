@@ -57,7 +57,8 @@ func (l *Claims) NodeSets() {
 
 // Run works until ctx is done.
 func (l *Claims) Run(ctx context.Context) error {
-	again := time.NewTimer(0) // of no consequence: nobody leads yet
+	again := time.NewTimer(claimsSeldom)
+	again.Stop() // until something fails
 	defer again.Stop()
 	var wait time.Duration
 	for {
