@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,9 +112,12 @@ func TestClaimsRun(t *testing.T) {
 		for node := range 3 {
 			require.NoError(t, kube.Tracker().Add(aClaim(fmt.Sprint("scratch-d-", node), "disk", fmt.Sprint("d-", node))))
 		}
-		refused := errors.New("etcd is away")
+		var refused atomic.Pointer[error]
+		refuse := func(err error) { refused.Store(&err) }
+		refuse(errors.New("etcd is away"))
 		kube.PrependReactor("patch", claimRight, func(a clienttesting.Action) (bool, runtime.Object, error) {
-			return refused != nil && a.(clienttesting.PatchAction).GetName() == "scratch-d-1", nil, refused
+			err := *refused.Load()
+			return err != nil && a.(clienttesting.PatchAction).GetName() == "scratch-d-1", nil, err
 		})
 		l := NewClaims(c)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -125,7 +129,7 @@ func TestClaimsRun(t *testing.T) {
 		time.Sleep(claimsAgain)
 		synctest.Wait()
 		assert.Equal(t, 1, asked(kube, "patch"))
-		refused = apierrors.NewNotFound(schema.GroupResource{Resource: claimRight}, "scratch-d-1")
+		refuse(apierrors.NewNotFound(schema.GroupResource{Resource: claimRight}, "scratch-d-1"))
 		time.Sleep(2 * claimsAgain)
 		synctest.Wait()
 		assert.Equal(t, 1, asked(kube, "patch"))
@@ -133,7 +137,7 @@ func TestClaimsRun(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, asked(kube, "list"), "somebody has deleted it: all is well")
 
-		refused = nil
+		refuse(nil)
 		changed := withScratch(nil)
 		require.NoError(t, c.nodeSets.Update(changed))
 		l.NodeSets()

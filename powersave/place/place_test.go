@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -299,12 +300,30 @@ type unregistered struct{}
 func (unregistered) Error() string          { return "slurmctld does not know them" }
 func (unregistered) MissingNodes() []string { return []string{"n0"} }
 
+// warnings are what the loop has told of.
+type warnings struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (w *warnings) add(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, text)
+}
+
+func (w *warnings) so() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.all)
+}
+
 func TestLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slurm := &slurmFake{}
-		var warned []string
+		warnings := &warnings{}
 		l := New(Config{Slurm: slurm, Place: racks, Log: slog.New(slog.DiscardHandler), Warn: func(nodeSet, reason, text string) {
-			warned = append(warned, nodeSet+" "+reason+": "+text)
+			warnings.add(nodeSet + " " + reason + ": " + text)
 		}})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -331,7 +350,7 @@ func TestLoop(t *testing.T) {
 		slurm.answers(unregistered{})
 		l.Pod(aPod("n0", "c", "h2"))
 		assert.Equal(t, []string{"default:s2 [n0]"}, heard(time.Second))
-		assert.Empty(t, warned)
+		assert.Empty(t, warnings.so())
 		slurm.answers(nil)
 		assert.Equal(t, []string{"default:s2 [n0]"}, heard(soon+time.Second), "when it has registered")
 
@@ -343,19 +362,19 @@ func TestLoop(t *testing.T) {
 		assert.Equal(t, []string{
 			"cpu PlaceUnknown: Slurm is not told where the nodes are: host bare: label rack is missing",
 			"cpu PlaceRefused: Slurm is not told where the nodes are: spec.topology needs Slurm 25.11 or newer: remove it, or upgrade Slurm (update nodes: not offered)",
-		}, warned, "once")
+		}, warnings.so(), "once")
 		slurm.answers(nil)
 		l.NodeSets()
 		assert.Equal(t, []string{"default:s1 [n2]"}, heard(time.Second), "somebody may have put it right")
 
-		warned = nil
+		before := len(warnings.so())
 		l.Pod(aPod("n3", "f", "new"))
 		l.Pod(aPod("n4", "g", "newer"))
 		assert.Empty(t, heard(patience-soon))
-		assert.Empty(t, warned)
+		assert.Len(t, warnings.so(), before)
 		heard(10 * time.Minute)
-		assert.Len(t, warned, 1)
-		assert.Contains(t, warned[0], "cpu PlaceUnknown: Slurm is not told where the nodes are: host new cannot be seen")
+		require.Len(t, warnings.so(), before+1)
+		assert.Contains(t, warnings.so()[before], "cpu PlaceUnknown: Slurm is not told where the nodes are: host new cannot be seen")
 		cancel()
 		assert.NoError(t, <-done)
 	})
