@@ -104,8 +104,11 @@ func (e *Engine) requestedAnew(j Job, r Request) {
 
 // anotherStart says that a later request is of another start of its job than those that named these nodes, and powered those up.
 func anotherStart(whole slurmconf.Hostlist, powered map[string]bool, j Job, r Request) bool {
-	if whole.Len() == 0 || !same(whole, j.Nodes) {
-		return whole.Len() > 0
+	switch {
+	case whole.Len() == 0: // nothing is known of the other
+		return false
+	case !same(whole, j.Nodes):
+		return true
 	}
 	for name := range powered {
 		if r.Nodes.Contains(name) {
@@ -150,9 +153,12 @@ func (e *Engine) backOf(job uint32) *back {
 
 // told says whether the records of all jobs on n that are given back say why.
 func (e *Engine) told(n *node) bool {
-	return !slices.ContainsFunc(e.backs, func(b *back) bool {
-		return !b.told && (slices.Contains(n.gatedBy, b.job) || slices.Contains(b.nodes, n.name))
-	})
+	return !slices.ContainsFunc(e.backs, func(b *back) bool { return !b.told && b.isOn(n) })
+}
+
+// isOn says that the job may be on n: it waited for it, or its gate named it.
+func (b *back) isOn(n *node) bool {
+	return slices.Contains(b.nodes, n.name) || slices.Contains(n.gatedBy, b.job)
 }
 
 // leaving names the jobs that are given back and have waited for n: also those that left it to others.
@@ -176,15 +182,37 @@ func (e *Engine) freed(n *node) {
 	}
 }
 
-// stay forgets that jobs were given back for which n has come up before slurmctld could be told, as everything else they waited for: it takes
-// them off nothing any more, and when they start again, that is another matter.
+// stay sees to the jobs that are given back for which n has come up before slurmctld could be told: that takes them off another node. It
+// forgets those for which everything else has come up, too: when they start again, that is another matter.
 func (e *Engine) stay(n *node) {
+	for _, b := range slices.Clone(e.backs) {
+		if slices.Contains(b.nodes, n.name) {
+			e.takeOff(b)
+		}
+	}
 	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool {
 		return b.told && !b.freed && slices.Contains(b.nodes, n.name) && !slices.ContainsFunc(b.nodes, func(name string) bool {
 			m := e.nodes[name]
 			return m.boot != nil || m.forces > 0
 		})
 	})
+}
+
+// takeOff gives back one of the nodes that the job has left to boot on, when none is given back any more: slurmctld has it on them still.
+func (e *Engine) takeOff(b *back) {
+	var other *node
+	for _, name := range b.nodes {
+		switch n := e.nodes[name]; {
+		case b.freed, n.forces > 0, n.boot != nil && n.boot.release != nil:
+			return
+		case other != nil, n.boot == nil, n.set == "", n.drainedByPeople():
+		case !slices.ContainsFunc(n.jobs, func(id uint32) bool { return e.backOf(id) == nil }):
+			other = n
+		}
+	}
+	if other != nil {
+		e.release(other, b.verdict, backReason(b.job, "", b.verdict), append(slices.Clone(other.jobs), b.job))
+	}
 }
 
 // askBacks asks for what is due for the jobs given back.
@@ -274,7 +302,7 @@ func (e *Engine) toldInVain(b *back) bool {
 func (e *Engine) hasTold(b *back) {
 	b.told = true
 	for _, n := range slices.Clone(e.compactActive()) {
-		if n.boot != nil && n.boot.release != nil && (slices.Contains(n.gatedBy, b.job) || slices.Contains(b.nodes, n.name)) {
+		if n.boot != nil && n.boot.release != nil && b.isOn(n) {
 			e.decide(n)
 		}
 	}

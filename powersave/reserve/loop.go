@@ -167,7 +167,7 @@ func (l *Loop) look(ctx context.Context, wishes map[string]wish) (again bool) {
 // take does one step, and says why it failed.
 func (l *Loop) take(ctx context.Context, s step) (failed string) {
 	name, nodes := Name(l.Namespace, s.nodeSet), slurmconf.CompressHostlist(s.nodes)
-	err := error(nil)
+	var err error
 	if s.drop {
 		err = l.Slurm.Unreserve(ctx, name)
 	} else {
