@@ -139,14 +139,14 @@ func slurmdbdPod(a *v1alpha1.Accounting) corev1.PodSpec {
 
 // slurmdbdFiles makes the files slurmdbd's own.
 func slurmdbdFiles(a *v1alpha1.Accounting) corev1.Container {
-	f := container("files", a.Spec.Slurmdbd, "/bin/sh", "-euc", "umask 077; cp "+dbdWantedDir+"/* "+etcDir+"/; chmod 0600 "+etcDir+"/*")
+	f := container("files", containerOf(a.Spec.Slurmdbd), "/bin/sh", "-euc", "umask 077; cp "+dbdWantedDir+"/* "+etcDir+"/; chmod 0600 "+etcDir+"/*")
 	f.Args, f.Resources = nil, small()
 	f.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: dbdWantedDir, ReadOnly: true}, {Name: "etc-slurm", MountPath: etcDir}}
 	return f
 }
 
 func slurmdbd(a *v1alpha1.Accounting) corev1.Container {
-	d := container(ContainerSlurmdbd, a.Spec.Slurmdbd, "slurmdbd", "-D")
+	d := container(ContainerSlurmdbd, containerOf(a.Spec.Slurmdbd), "slurmdbd", "-D")
 	d.Ports = []corev1.ContainerPort{{Name: "slurmdbd", ContainerPort: slurmdbdPort, Protocol: corev1.ProtocolTCP}}
 	// In /run/slurmdbd is the socket at which auth/slurm gives out credentials.
 	d.VolumeMounts = []corev1.VolumeMount{{Name: "etc-slurm", MountPath: etcDir, ReadOnly: true}, {Name: "run", MountPath: "/run/slurmdbd"}}
@@ -156,6 +156,7 @@ func slurmdbd(a *v1alpha1.Accounting) corev1.Container {
 		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("slurmdbd")}},
 		PeriodSeconds: 5,
 	}
+	withProbes(&d, a.Spec.Slurmdbd)
 	d.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	return d
 }

@@ -20,7 +20,7 @@ func accounting(change func(*v1alpha1.Accounting)) *v1alpha1.Accounting {
 	a := &v1alpha1.Accounting{
 		ObjectMeta: metav1.ObjectMeta{Name: "records", Namespace: "slurm", UID: "uid-of-records"},
 		Spec: v1alpha1.AccountingSpec{
-			Slurmdbd: &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:26.05"},
+			Slurmdbd: &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "slurmtide/slurm:26.05"}},
 			StorageConfig: &v1alpha1.StorageConfig{
 				Host: "mariadb", Port: 3306, Database: "slurm_acct_db", Username: "slurm", PasswordKeyRef: v1alpha1.KeyRef{Name: "mariadb", Key: "password"},
 			},

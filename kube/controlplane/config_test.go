@@ -16,7 +16,7 @@ var settings = Settings{Image: "slurmtide/slurmtide:dev", ClusterDomain: "cluste
 func controller(change func(*v1alpha1.Controller)) *v1alpha1.Controller {
 	c := &v1alpha1.Controller{
 		ObjectMeta: metav1.ObjectMeta{Name: "tide", Namespace: "slurm", UID: "uid-of-tide"},
-		Spec:       v1alpha1.ControllerSpec{Slurmctld: &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:26.05"}},
+		Spec:       v1alpha1.ControllerSpec{Slurmctld: &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "slurmtide/slurm:26.05"}}},
 	}
 	if change != nil {
 		change(c)

@@ -185,6 +185,7 @@ func sshd(s *v1alpha1.LoginSet, o *v1alpha1.LoginOptions) corev1.Container {
 			"grep", "-qs", fmt.Sprintf(":%04X 0*:0000 0A", sshPort), "/proc/net/tcp", "/proc/net/tcp6"}}},
 		PeriodSeconds: 5, TimeoutSeconds: 5,
 	}
+	withProbes(&c, &o.DaemonOptions)
 	c.VolumeMounts = append([]corev1.VolumeMount{
 		{Name: "slurmtide-run", MountPath: runSlurmDir, ReadOnly: true},
 		{Name: "slurmtide-sshd", MountPath: sshdDir, ReadOnly: true},

@@ -49,10 +49,10 @@ func TestLoginSetObjects(t *testing.T) {
 		"full": {loginSet(func(s *v1alpha1.LoginSet) {
 			s.Spec.Replicas = new(int32(3))
 			s.Spec.Login = &v1alpha1.LoginOptions{
-				ContainerOptions: v1alpha1.ContainerOptions{
+				DaemonOptions: v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{
 					Image: "site/login:1", ImagePullPolicy: corev1.PullAlways, Args: []string{"-o", "LogLevel=VERBOSE"}, Env: []corev1.EnvVar{{Name: "TZ", Value: "Europe/Berlin"}},
 					Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Gi")}},
-				},
+				}},
 				VolumeMounts: []corev1.VolumeMount{{Name: "home", MountPath: "/home"}},
 			}
 			s.Spec.Template.Metadata = v1alpha1.PodMetadata{Labels: map[string]string{"team": "hpc"}, Annotations: map[string]string{"note": "x"}}

@@ -95,7 +95,7 @@ func RestApiObjects(r *v1alpha1.RestApi, controller *v1alpha1.Controller, accoun
 		return nil, err
 	}
 	ours, owner, name := restApiLabels(r), ownerOf(r, "RestApi"), restApiName(r.Name)
-	o := cmp.Or(r.Spec.Slurmrestd, &v1alpha1.ContainerOptions{}).DeepCopy()
+	o := containerOf(r.Spec.Slurmrestd)
 	if o.Image == "" && controller.Spec.Slurmctld != nil {
 		o.Image = controller.Spec.Slurmctld.Image
 	}
@@ -108,6 +108,7 @@ func RestApiObjects(r *v1alpha1.RestApi, controller *v1alpha1.Controller, accoun
 		ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("slurmrestd")}},
 		PeriodSeconds: 5,
 	}
+	withProbes(&c, r.Spec.Slurmrestd)
 	spec := corev1.PodSpec{
 		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 		SecurityContext: podSecurity(&r.Spec.Template, uidSlurmrest, uidSlurmrest),

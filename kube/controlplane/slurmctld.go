@@ -124,7 +124,7 @@ func slurmctldPod(c *v1alpha1.Controller, s Settings) corev1.PodSpec {
 // directories makes the parts of the state volume, so that they belong to SlurmUser without anything running as root. The volume's
 // root is group-writable and set-group-ID because of fsGroup; the spool and the programs want neither.
 func directories(c *v1alpha1.Controller) corev1.Container {
-	d := container("directories", c.Spec.Slurmctld, "/bin/sh", "-euc",
+	d := container("directories", containerOf(c.Spec.Slurmctld), "/bin/sh", "-euc",
 		spools(c)+fmt.Sprintf("mkdir -p state/slurmctld %[1]s state/config programs/bin; chmod g-s state/slurmctld %[1]s state/config programs/bin; chmod 0755 state/slurmctld state/config programs/bin; chmod 0700 %[1]s", spoolOf(c)))
 	d.Args = nil
 	d.Env = append(d.Env, fieldEnv("POD_NAME", "metadata.name"))
@@ -152,7 +152,7 @@ func initialConfig(c *v1alpha1.Controller) corev1.Container {
 
 // reconfigure gives slurmctld new configurations that it has found good.
 func reconfigure(c *v1alpha1.Controller, command string) corev1.Container {
-	r := container(ContainerReconfigure, c.Spec.Slurmctld, programDir+"/reconfigure", command)
+	r := container(ContainerReconfigure, containerOf(c.Spec.Slurmctld), programDir+"/reconfigure", command)
 	r.Args = nil
 	r.Resources = small()
 	r.Env = append(r.Env, fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_NAMESPACE", "metadata.namespace"))
@@ -169,7 +169,7 @@ func reconfigure(c *v1alpha1.Controller, command string) corev1.Container {
 }
 
 func slurmctld(c *v1alpha1.Controller) corev1.Container {
-	s := container(ContainerSlurmctld, c.Spec.Slurmctld, "slurmctld", "-D")
+	s := container(ContainerSlurmctld, containerOf(c.Spec.Slurmctld), "slurmctld", "-D")
 	s.Ports = []corev1.ContainerPort{{Name: "slurmctld", ContainerPort: slurmctldPort, Protocol: corev1.ProtocolTCP}}
 	s.VolumeMounts = []corev1.VolumeMount{
 		{Name: "etc-slurm", MountPath: etcDir, ReadOnly: true},
@@ -186,6 +186,7 @@ func slurmctld(c *v1alpha1.Controller) corev1.Container {
 	s.ReadinessProbe = probe(5, 3, "ready")
 	// Nothing ends a slurmctld that starts: it may read its state for long, or wait for a slurmdbd. Later it takes five minutes in which it neither answers nor works.
 	s.StartupProbe, s.LivenessProbe = probe(1, math.MaxInt32, "ready"), probe(30, 10, "live")
+	withProbes(&s, c.Spec.Slurmctld)
 	// What it ends with is said by the last lines of its log.
 	s.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	return s
@@ -210,7 +211,7 @@ func slurmrestd(o *v1alpha1.ContainerOptions, address string, records bool) core
 
 // bridgesSlurmrestd is the one that the bridge uses; nobody else reaches it.
 func bridgesSlurmrestd(c *v1alpha1.Controller) corev1.Container {
-	r := slurmrestd(c.Spec.Slurmctld, "127.0.0.1", false)
+	r := slurmrestd(containerOf(c.Spec.Slurmctld), "127.0.0.1", false)
 	r.Args, r.Resources = nil, small() // those are slurmctld's
 	r.SecurityContext.RunAsUser, r.SecurityContext.RunAsGroup = new(uidSlurmrest), new(uidSlurmrest)
 	return r

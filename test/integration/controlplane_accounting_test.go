@@ -72,7 +72,7 @@ func (r *records) createAccounting() {
 	_, err := r.tide.SlurmtideV1alpha1().Accountings(r.ns).Create(r.ctx, &v1alpha1.Accounting{
 		ObjectMeta: metav1.ObjectMeta{Name: "tide"},
 		Spec: v1alpha1.AccountingSpec{
-			Slurmdbd:      &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + r.version, ImagePullPolicy: corev1.PullIfNotPresent},
+			Slurmdbd:      &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + r.version, ImagePullPolicy: corev1.PullIfNotPresent}},
 			StorageConfig: &v1alpha1.StorageConfig{Host: "mariadb", PasswordKeyRef: v1alpha1.KeyRef{Name: "mariadb", Key: "password"}},
 			JWKSKeyRef:    r.jwks,
 			ExtraConf:     "PurgeJobAfter=12months\n",
@@ -126,11 +126,11 @@ func (r *records) testValidation(t *testing.T) {
 	accountings := r.tide.SlurmtideV1alpha1().Accountings(r.ns)
 	good := func() *v1alpha1.Accounting {
 		return &v1alpha1.Accounting{ObjectMeta: metav1.ObjectMeta{Name: "try"}, Spec: v1alpha1.AccountingSpec{
-			Slurmdbd: &v1alpha1.ContainerOptions{Image: "none"}, StorageConfig: &v1alpha1.StorageConfig{Host: "h", PasswordKeyRef: key},
+			Slurmdbd: &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "none"}}, StorageConfig: &v1alpha1.StorageConfig{Host: "h", PasswordKeyRef: key},
 		}}
 	}
 	for want, change := range map[string]func(*v1alpha1.Accounting){
-		"spec.slurmdbd.image is missing":                                      func(a *v1alpha1.Accounting) { a.Spec.Slurmdbd = &v1alpha1.ContainerOptions{} },
+		"spec.slurmdbd.image is missing":                                      func(a *v1alpha1.Accounting) { a.Spec.Slurmdbd = &v1alpha1.DaemonOptions{} },
 		"metadata.name must be at most 40":                                    func(a *v1alpha1.Accounting) { a.Name = strings.Repeat("a", 41) },
 		"give storageConfig for a slurmdbd that is started here, or external": func(a *v1alpha1.Accounting) { a.Spec.StorageConfig = nil },
 		"spec.external needs slurmKeyRef": func(a *v1alpha1.Accounting) {
@@ -321,7 +321,7 @@ func (r *records) testLate(t *testing.T) {
 	controllers := r.tide.SlurmtideV1alpha1().Controllers(r.ns)
 	create := func(name string, change func(*v1alpha1.Controller)) {
 		c := &v1alpha1.Controller{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ControllerSpec{
-			Slurmctld:   &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + r.version, ImagePullPolicy: corev1.PullIfNotPresent},
+			Slurmctld:   &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + r.version, ImagePullPolicy: corev1.PullIfNotPresent}},
 			Bridge:      &v1alpha1.BridgeOptions{Enabled: new(false)},
 			Persistence: v1alpha1.Persistence{Enabled: new(false)},
 		}}

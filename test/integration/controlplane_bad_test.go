@@ -28,7 +28,7 @@ func (p *plane) testValidation(t *testing.T) {
 	p.t = t
 	good := func() *v1alpha1.Controller {
 		return &v1alpha1.Controller{ObjectMeta: metav1.ObjectMeta{Name: "try"}, Spec: v1alpha1.ControllerSpec{
-			ClusterName: "other", Slurmctld: &v1alpha1.ContainerOptions{Image: "none"}, Persistence: v1alpha1.Persistence{Enabled: new(false)},
+			ClusterName: "other", Slurmctld: &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "none"}}, Persistence: v1alpha1.Persistence{Enabled: new(false)},
 		}}
 	}
 	key := &v1alpha1.KeyRef{Name: "a", Key: "b"}
@@ -42,6 +42,10 @@ func (p *plane) testValidation(t *testing.T) {
 		"spec.backups needs slurmctld's": func(c *v1alpha1.Controller) {
 			c.Spec.Backups, c.Spec.Persistence = 1, v1alpha1.Persistence{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}}
 		},
+		"spec.slurmctld.livenessProbe.failureThreshold": func(c *v1alpha1.Controller) {
+			c.Spec.Slurmctld.LivenessProbe = &v1alpha1.ProbeOptions{FailureThreshold: -1}
+		},
+		"spec.slurmctld.startupProbe.timeoutSeconds": func(c *v1alpha1.Controller) { c.Spec.Slurmctld.StartupProbe = &v1alpha1.ProbeOptions{TimeoutSeconds: 601} },
 		"spec.backups: Invalid value: 4": func(c *v1alpha1.Controller) { c.Spec.Backups = 4 },
 		"spec.backups is for slurmctlds that are started here": func(c *v1alpha1.Controller) {
 			c.Spec.Backups, c.Spec.External, c.Spec.SlurmKeyRef, c.Spec.JWTKeyRef = 1, &v1alpha1.ExternalController{Host: "h"}, key, key
@@ -370,13 +374,13 @@ func (p *plane) testBadInput(t *testing.T) {
 		"claim": {func(c *v1alpha1.Controller) { c.Spec.Persistence = v1alpha1.Persistence{ExistingClaim: "absent"} }, v1alpha1.ConditionAvailable, "Unschedulable",
 			`persistentvolumeclaim "absent" not found`},
 		"image": {func(c *v1alpha1.Controller) {
-			c.Spec.Slurmctld = &v1alpha1.ContainerOptions{Image: "no.such/image:1", ImagePullPolicy: corev1.PullNever}
+			c.Spec.Slurmctld = &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "no.such/image:1", ImagePullPolicy: corev1.PullNever}}
 		}, v1alpha1.ConditionAvailable, "ErrImageNeverPull", "no.such/image:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.t = t
 			c := &v1alpha1.Controller{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ControllerSpec{
-				Slurmctld: &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + p.version}, Persistence: v1alpha1.Persistence{Enabled: new(false)},
+				Slurmctld: &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + p.version}}, Persistence: v1alpha1.Persistence{Enabled: new(false)},
 			}}
 			test.change(c)
 			controllers := p.tide.SlurmtideV1alpha1().Controllers(p.ns)

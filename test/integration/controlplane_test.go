@@ -54,10 +54,14 @@ func testControlPlane(t *testing.T, version string) {
 	t.Run("validation", p.testValidation)
 	p.t = t
 	began := time.Now()
-	p.createController("SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\n")
+	p.createController("SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\n", func(c *v1alpha1.Controller) {
+		c.Spec.Slurmctld.LivenessProbe = &v1alpha1.ProbeOptions{PeriodSeconds: 15, FailureThreshold: 20}
+	})
 	p.createSet("cpu", "cpu-[0-2]")
 	_, err := p.tide.SlurmtideV1alpha1().RestApis(p.ns).Create(p.ctx, &v1alpha1.RestApi{
-		ObjectMeta: metav1.ObjectMeta{Name: "tide"}, Spec: v1alpha1.RestApiSpec{ControllerRef: v1alpha1.ObjectRef{Name: "tide"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "tide"}, Spec: v1alpha1.RestApiSpec{
+			ControllerRef: v1alpha1.ObjectRef{Name: "tide"}, Slurmrestd: &v1alpha1.DaemonOptions{LivenessProbe: &v1alpha1.ProbeOptions{PeriodSeconds: 1}},
+		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	p.createToken("portal", nil)
@@ -86,6 +90,7 @@ func testControlPlane(t *testing.T, version string) {
 		p.waitZero("cpu-[0-2]")
 	})
 	sub("slurmrestd takes the token", p.testRestAPI)
+	sub("probes that are set", p.testProbes)
 	short := p.issued("short")
 	sub("extraConf changes in place", p.testChange)
 	sub("files and scripts", p.testFiles)
@@ -219,7 +224,7 @@ func (p *plane) createController(extra string, change ...func(*v1alpha1.Controll
 	c := &v1alpha1.Controller{
 		ObjectMeta: metav1.ObjectMeta{Name: "tide"},
 		Spec: v1alpha1.ControllerSpec{
-			Slurmctld:   &v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + p.version, ImagePullPolicy: corev1.PullIfNotPresent},
+			Slurmctld:   &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "slurmtide/slurm:" + p.version, ImagePullPolicy: corev1.PullIfNotPresent}},
 			Bridge:      &v1alpha1.BridgeOptions{ContainerOptions: v1alpha1.ContainerOptions{ImagePullPolicy: corev1.PullIfNotPresent}},
 			Persistence: v1alpha1.Persistence{StorageClassName: new("")},
 			ExtraConf:   extra,

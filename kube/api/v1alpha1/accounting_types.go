@@ -76,7 +76,7 @@ type AccountingSpec struct {
 	// slurmdbd's container.
 	//
 	// +optional
-	Slurmdbd *ContainerOptions `json:"slurmdbd,omitempty"`
+	Slurmdbd *DaemonOptions `json:"slurmdbd,omitempty"`
 
 	// Settings of the pod.
 	//

@@ -95,7 +95,7 @@ type ControllerSpec struct {
 	// slurmctld's container. The image must also have slurmrestd and scontrol, of the same version.
 	//
 	// +optional
-	Slurmctld *ContainerOptions `json:"slurmctld,omitempty"`
+	Slurmctld *DaemonOptions `json:"slurmctld,omitempty"`
 
 	// The bridge's container. Default image: the one that slurmtide controller was told to use.
 	//

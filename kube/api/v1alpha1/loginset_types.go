@@ -115,7 +115,7 @@ type LoginSetSpec struct {
 
 // LoginOptions are the settings of the container with sshd.
 type LoginOptions struct {
-	ContainerOptions `json:",inline"`
+	DaemonOptions `json:",inline"`
 
 	// Where volumes of spec.template.spec.volumes are mounted: home directories, for example, which jobs need at the same place.
 	//

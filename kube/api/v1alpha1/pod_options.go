@@ -35,6 +35,56 @@ type ContainerOptions struct {
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 }
 
+// DaemonOptions are the settings of a daemon's container: those of any, and when Kubernetes takes it for dead. What the probes ask is Slurmtide's.
+type DaemonOptions struct {
+	ContainerOptions `json:",inline"`
+
+	// When it begins to count as started. Until then no other probe is made.
+	//
+	// +optional
+	StartupProbe *ProbeOptions `json:"startupProbe,omitempty"`
+
+	// When it is ended and started again. slurmctld has such a probe of its own accord; others have one when this is given, {} for example.
+	//
+	// +optional
+	LivenessProbe *ProbeOptions `json:"livenessProbe,omitempty"`
+
+	// When it is ready for clients.
+	//
+	// +optional
+	ReadinessProbe *ProbeOptions `json:"readinessProbe,omitempty"`
+}
+
+// ProbeOptions are the times of a probe. Those that are not given are Slurmtide's, or else Kubernetes'.
+type ProbeOptions struct {
+	// Seconds after the container's start until the first probe.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	InitialDelaySeconds int32 `json:"initialDelaySeconds,omitempty"`
+
+	// Seconds from one probe to the next.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
+
+	// Seconds after which a probe has failed.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=600
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+
+	// How many probes in a row have to fail. 2147483647 is never.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	FailureThreshold int32 `json:"failureThreshold,omitempty"`
+}
+
 // PodOptions are the settings of a pod that are left to the user, where a pod template has them.
 type PodOptions struct {
 	// +optional

@@ -64,7 +64,7 @@ type RestApiSpec struct {
 	// slurmrestd's container. Default image: that of the Controller's slurmctld.
 	//
 	// +optional
-	Slurmrestd *ContainerOptions `json:"slurmrestd,omitempty"`
+	Slurmrestd *DaemonOptions `json:"slurmrestd,omitempty"`
 
 	// Settings of the pods.
 	//
