@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/slurmtide/slurmtide/internal/cli"
 )
 
 // screen prints lines that stay and, on a terminal, a table below them that is redrawn in place. Elsewhere every change is a line.
@@ -24,7 +26,7 @@ type screen struct {
 // newScreen draws on a terminal that understands it, unless people asked for plain text (https://no-color.org).
 func newScreen(f *os.File, getenv func(string) string, start time.Time) *screen {
 	s := &screen{w: f, start: start}
-	if term.IsTerminal(int(f.Fd())) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb" {
+	if cli.Draws(f, getenv) {
 		s.size = func() (int, int) {
 			width, height, err := term.GetSize(int(f.Fd()))
 			if err != nil || width <= 0 || height <= 0 {

@@ -1,0 +1,158 @@
+package doctor
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+// clean is a slurm.conf in which no rule finds anything.
+const clean = `ClusterName=tide
+SlurmctldHost=ctl
+SlurmUser=slurm
+AuthType=auth/slurm
+CredType=auth/slurm
+AuthAltTypes=auth/jwt
+AuthInfo=cred_expire=30
+SlurmctldParameters=enable_configless,idle_on_node_suspend,power_save_interval=0,power_save_min_interval=0
+ResumeProgram=/opt/slurmtide/resume
+SuspendProgram=/opt/slurmtide/suspend
+ResumeFailProgram=/opt/slurmtide/resume-fail
+PrologSlurmctld=/opt/slurmtide/start-gate
+ResumeRate=0
+SuspendRate=0
+ResumeTimeout=600
+SuspendTimeout=120
+SuspendTime=300
+ReturnToService=2
+SchedulerParameters=batch_sched_delay=0
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ProctrackType=proctrack/linuxproc
+SlurmdParameters=config_overrides
+NodeName=metal-[0-1] CPUs=8
+NodeName=cpu-[0-9] CPUs=4 RealMemory=8000 State=CLOUD
+PartitionName=cpu Nodes=cpu-[0-9]
+PartitionName=metal Nodes=metal-[0-1]
+`
+
+// sample is a cluster to look at: clean, with changes.
+type sample struct {
+	without string // keys that are taken out of clean, with blanks between
+	with    string // lines that take the place of those with the same key, or are added
+	version string // 26.05 unless given
+	gres    string
+	cgroup  string // CgroupPlugin=disabled unless given; "-": there is no such file
+	conf    string // slurmtide.conf's problem
+	host    *HostFacts
+	want    []string // what the rule finds, as Finding.String without the rule's name; none in good samples
+	byHand  bool     // no edit mends it
+}
+
+// facts reads the sample as it would be read from disk.
+func (s sample) facts(t testing.TB) Facts {
+	t.Helper()
+	file, err := slurmconf.ParseFile("slurm.conf", []byte(clean))
+	require.NoError(t, err)
+	for _, key := range strings.Fields(s.without) {
+		require.NotZero(t, file.Remove(key), key)
+	}
+	more, _ := slurmconf.ParseFile("slurm.conf", []byte(s.with))
+	require.NoError(t, file.Merge(more))
+	files := map[string]string{"slurm.conf": file.String(), "cgroup.conf": "CgroupPlugin=disabled\n"}
+	if s.gres != "" {
+		files["gres.conf"] = s.gres
+	}
+	if s.cgroup != "" {
+		files["cgroup.conf"] = s.cgroup
+	}
+	if s.cgroup == "-" {
+		delete(files, "cgroup.conf")
+	}
+	version := slurmconf.Version{Major: 26, Minor: 5}
+	if s.version != "" {
+		version, err = slurmconf.ParseVersion(s.version)
+		require.NoError(t, err)
+	}
+	f := FromTexts(version, files)
+	if s.conf != "" {
+		f.Settings = []string{s.conf}
+	}
+	f.Host = s.host
+	return f
+}
+
+func TestClean(t *testing.T) {
+	for _, version := range []string{"24.11", "26.05"} {
+		assert.Empty(t, Check(sample{version: version}.facts(t)), version)
+	}
+}
+
+// Every rule has samples in which it finds what it should, and others that are near to these in which it finds nothing.
+func TestRules(t *testing.T) {
+	samples := maps.Collect(func(yield func(string, samplesOf) bool) {
+		for _, some := range []map[string]samplesOf{textSamples, programSamples, hostSamples, timeSamples, parameterSamples, exceptionSamples, nodeSamples, gresSamples, podSamples} {
+			for name, s := range some {
+				if !yield(name, s) {
+					return
+				}
+			}
+		}
+	})
+	names := map[string]bool{}
+	for _, rule := range Rules() {
+		assert.False(t, names[rule.Name], "two rules %s", rule.Name)
+		names[rule.Name] = true
+		for what, text := range map[string]string{"Why": rule.Why, "Remedy": rule.Remedy, "Source": rule.Source} {
+			assert.NotEmpty(t, text, "%s of %s", what, rule.Name)
+		}
+		of := samples[rule.Name]
+		assert.NotEmpty(t, of.bad, "rule %s has no bad sample", rule.Name)
+		assert.NotEmpty(t, of.good, "rule %s has no good sample", rule.Name)
+		for name, s := range of.bad {
+			t.Run(rule.Name+"/bad/"+name, func(t *testing.T) { s.check(t, rule) })
+		}
+		for name, s := range of.good {
+			t.Run(rule.Name+"/good/"+name, func(t *testing.T) {
+				f := s.facts(t)
+				require.True(t, f.Cluster != nil || rule.text, "the sample is refused by Slurm: %v", f.Slurm.Check(slurmconf.SlurmConf, f.Version).Err())
+				assert.Empty(t, rule.find(&f))
+			})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(samples)) {
+		assert.True(t, names[name], "there is no rule %s", name)
+	}
+}
+
+// samplesOf are those of a rule.
+type samplesOf struct{ bad, good map[string]sample }
+
+// check wants the findings, and none after they have been mended.
+func (s sample) check(t *testing.T, rule Rule) {
+	f := s.facts(t)
+	require.NotEmpty(t, s.want, "a bad sample wants findings")
+	require.True(t, f.Cluster != nil || rule.text, "the sample is refused by Slurm: %v", f.Slurm.Check(slurmconf.SlurmConf, f.Version).Err())
+	findings := rule.find(&f)
+	var got []string
+	for _, finding := range findings {
+		got = append(got, strings.TrimSuffix(finding.String(), " ("+rule.Name+")"))
+		assert.Equal(t, !s.byHand, finding.Fixable(), "%s: an edit", finding)
+	}
+	assert.Equal(t, s.want, got)
+	if s.byHand {
+		return
+	}
+	texts, err := Fixed(f, findings)
+	require.NoError(t, err)
+	mended := FromTexts(f.Version, texts)
+	mended.Host = f.Host
+	require.NotNil(t, mended.Cluster, "what was mended is refused by Slurm: %v", mended.Slurm.Check(slurmconf.SlurmConf, f.Version).Err())
+	assert.Empty(t, rule.find(&mended), "after the edits")
+}
