@@ -28,6 +28,7 @@ func main() {
 			controllerCommand(),
 			statusCommand(),
 			explainCommand(),
+			doctorCommand(),
 			hostlistCommand(),
 			installProgramsCommand(),
 		},

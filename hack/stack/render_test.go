@@ -13,6 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/slurmtide/slurmtide/doctor"
+	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -61,6 +64,12 @@ func TestRenderGolden(t *testing.T) {
 			conf, err := Render(o)
 			require.NoError(t, err)
 			golden(t, name+".slurm.conf", []byte(conf["slurm.conf"]))
+			var found []string
+			for _, finding := range doctor.Check(doctor.FromTexts(slurmconf.Version{Major: 26, Minor: 5}, conf)) {
+				found = append(found, finding.Rule)
+			}
+			// What scripts leaves out: partitions and the gate.
+			assert.Equal(t, map[string][]string{"scripts": {"cloud-without-partition", "start-gate"}}[name], found, "slurmtide doctor")
 			delete(conf, "slurm.conf")
 
 			o = o.withDefaults()

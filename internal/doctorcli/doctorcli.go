@@ -1,0 +1,223 @@
+// Package doctorcli is the command line of package doctor: its flags, what it prints, and its exit status.
+package doctorcli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	urfave "github.com/urfave/cli/v2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slurmtide/slurmtide/doctor"
+	"github.com/slurmtide/slurmtide/doctor/gather"
+	"github.com/slurmtide/slurmtide/internal/cli"
+	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+// exitFound is for findings of severity error.
+const exitFound = cli.ExitFailed
+
+// ExitStatus is what help says of it.
+const ExitStatus = "Exit status: 0 nothing is wrong, or there are warnings and hints alone; 1 errors were found, or slurm.conf cannot be read; 2 wrong usage."
+
+// Flags are those of every doctor.
+func Flags() []urfave.Flag {
+	return []urfave.Flag{
+		&urfave.StringFlag{Name: "slurm-conf", EnvVars: []string{"SLURM_CONF"}, DefaultText: "/etc/slurm/slurm.conf", Usage: "the file to look at; gres.conf, cgroup.conf and slurmtide.conf are looked for beside it"},
+		&urfave.StringFlag{Name: "slurm-version", DefaultText: "what scontrol on this host says, or " + gather.Newest.String(), Usage: "version of slurmctld, such as 24.11"},
+		&urfave.StringFlag{Name: "host", Value: string(gather.HostAuto), Usage: "whether this is slurmctld's host, so that programs, spool and keys are looked at: yes, no or auto"},
+		&urfave.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "text", Usage: "text, json or yaml"},
+		&urfave.BoolFlag{Name: "fix", Usage: "print a unified diff (for patch -p1) that mends what an edit of slurm.conf can mend; the rest goes to standard error"},
+	}
+}
+
+// Run looks, prints and returns the exit status as an error. more adds facts that files do not tell; nil: there are none.
+func Run(c *urfave.Context, more func(*doctor.Facts) error) error {
+	if c.NArg() > 0 {
+		return cli.UsageError("%s takes no arguments, got %q; name a file with --slurm-conf", c.Command.Name, c.Args().First())
+	}
+	format, look := c.String("output"), gather.Host(c.String("host"))
+	switch format {
+	case "text", "json", "yaml":
+	default:
+		return cli.UsageError("unknown output %q: use text, json or yaml", format)
+	}
+	switch look {
+	case gather.HostAuto, gather.HostYes, gather.HostNo:
+	default:
+		return cli.UsageError("--host is %q: use yes, no or auto", look)
+	}
+	if c.Bool("fix") && c.IsSet("output") {
+		return cli.UsageError("--fix prints a diff: leave --output out")
+	}
+	name := c.String("slurm-conf")
+	if name == "" {
+		settings, _ := spool.LoadSettings(os.Getenv)
+		name = settings.SlurmConf
+	}
+	version, how, err := slurmVersion(c, name)
+	if err != nil {
+		return err
+	}
+	facts, err := gather.Files(name, version, look)
+	if err != nil {
+		return err
+	}
+	if more != nil {
+		if err := more(&facts); err != nil {
+			return err
+		}
+	}
+	r := Report{SlurmConf: name, SlurmVersion: version.String(), VersionFrom: how, Host: facts.Host != nil, Findings: []Finding{}}
+	findings := doctor.Check(facts)
+	for _, f := range findings {
+		r.Findings = append(r.Findings, finding(f))
+	}
+	if c.Bool("fix") {
+		err = fix(facts, findings, r, c.App.Writer, c.App.ErrWriter)
+	} else {
+		err = r.print(c.App.Writer, format, cli.Draws(c.App.Writer, os.Getenv))
+	}
+	if err != nil {
+		return err
+	}
+	if worst, ok := doctor.Worst(findings); ok && worst == doctor.Error {
+		return urfave.Exit("", exitFound)
+	}
+	return nil
+}
+
+// slurmVersion is the version to look by, and where it is from.
+func slurmVersion(c *urfave.Context, slurmConf string) (v slurmconf.Version, how string, err error) {
+	if text := c.String("slurm-version"); text != "" {
+		v, err := slurmconf.ParseVersion(text)
+		if err != nil {
+			return v, "", cli.UsageError("--slurm-version: %v", err)
+		}
+		return v, "as given", nil
+	}
+	if v, ok := gather.Version(c.Context, slurmConf); ok {
+		return v, "scontrol says", nil
+	}
+	return gather.Newest, "a guess; --slurm-version says which", nil
+}
+
+// Report is what is printed as JSON or YAML.
+type Report struct {
+	SlurmConf    string    `json:"slurmConf"`
+	SlurmVersion string    `json:"slurmVersion"`
+	VersionFrom  string    `json:"versionFrom"` // where that is from
+	Host         bool      `json:"host"`        // programs, spool and keys of this host were looked at
+	Findings     []Finding `json:"findings"`    // errors first
+}
+
+// Finding is one of a Report.
+type Finding struct {
+	Rule     string          `json:"rule"`
+	Severity doctor.Severity `json:"severity"`
+	File     string          `json:"file,omitempty"`
+	Line     int             `json:"line,omitempty"`
+	Column   int             `json:"column,omitempty"`
+	Seen     string          `json:"seen"`
+	Why      string          `json:"why"`
+	Remedy   string          `json:"remedy"`
+	Fixable  bool            `json:"fixable"` // --fix mends it
+	place    string
+}
+
+func finding(f doctor.Finding) Finding {
+	return Finding{Rule: f.Rule, Severity: f.Severity, File: f.Position.File, Line: f.Position.Line, Column: f.Position.Column,
+		Seen: f.Seen, Why: f.Why, Remedy: f.Remedy, Fixable: f.Fixable(), place: f.Position.String()}
+}
+
+func (r Report) print(w io.Writer, format string, colour bool) error {
+	var text []byte
+	var err error
+	switch format {
+	case "json":
+		text, err = json.MarshalIndent(r, "", "  ")
+		text = append(text, '\n')
+	case "yaml":
+		text, err = yaml.Marshal(r)
+	default:
+		text = []byte(r.text(colour))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// text is for people.
+func (r Report) text(colour bool) string {
+	paint := func(code, text string) string {
+		if !colour {
+			return text
+		}
+		return "\x1b[" + code + "m" + text + "\x1b[0m"
+	}
+	codes := map[doctor.Severity]string{doctor.Error: "1;31", doctor.Warning: "1;33", doctor.Hint: "1;36"}
+	var b strings.Builder
+	count, fixable := map[doctor.Severity]int{}, 0
+	for _, f := range r.Findings {
+		count[f.Severity]++
+		if f.Fixable {
+			fixable++
+		}
+		if f.place != "" {
+			b.WriteString(paint("1", f.place) + ": ")
+		}
+		fmt.Fprintf(&b, "%s: %s (%s)\n  why: %s\n  %s %s\n", paint(codes[f.Severity], f.Severity.String()), f.Seen, f.Rule, f.Why, paint("32", "do:"), f.Remedy)
+	}
+	if len(r.Findings) > 0 {
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "%s, Slurm %s (%s): ", r.SlurmConf, r.SlurmVersion, r.VersionFrom)
+	if len(r.Findings) == 0 {
+		b.WriteString("nothing found.")
+	} else {
+		fmt.Fprintf(&b, "%s, %s, %s", plural(count[doctor.Error], "error"), plural(count[doctor.Warning], "warning"), plural(count[doctor.Hint], "hint"))
+		if fixable > 0 {
+			fmt.Fprintf(&b, "; --fix prints a diff for %d of them", fixable)
+		}
+		b.WriteString(".")
+	}
+	if !r.Host {
+		b.WriteString(" Programs, spool and keys were not looked at; --host=yes does, on slurmctld's host.")
+	}
+	return b.String() + "\n"
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// fix prints the diff, and to stderr what it does not mend.
+func fix(facts doctor.Facts, findings []doctor.Finding, r Report, stdout, stderr io.Writer) error {
+	diff, err := doctor.Diff(facts, findings)
+	if err != nil {
+		return err
+	}
+	rest := r
+	rest.Findings = nil
+	for _, f := range r.Findings {
+		if !f.Fixable {
+			rest.Findings = append(rest.Findings, f)
+		}
+	}
+	if len(rest.Findings) > 0 {
+		if _, err := io.WriteString(stderr, rest.text(cli.Draws(stderr, os.Getenv))); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(stdout, diff)
+	return err
+}
