@@ -24,7 +24,7 @@ const cgroupConf = "CgroupPlugin=disabled\n"
 const extraConf = "spec.extraConf"
 
 // lists are keys whose words are merged with those of extraConf.
-var lists = []string{"SlurmctldParameters", "SlurmdParameters", "SchedulerParameters", "AuthInfo", "AuthAltParameters", "GresTypes"}
+var lists = []string{"SlurmctldParameters", "SlurmdParameters", "SchedulerParameters", "AuthInfo", "AuthAltParameters", "GresTypes", "SuspendExcStates"}
 
 // reserved are keys that extraConf may not have, and what decides on them.
 var reserved = map[string]string{
@@ -176,7 +176,8 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet) error {
 		}
 	}
 	if dynamic {
-		lines = append(lines, "# Nodes that register themselves need room in slurmctld's tables.", fmt.Sprintf("MaxNodeCount=%d", most))
+		lines = append(lines, "# Nodes that register themselves need room in slurmctld's tables, and Slurmtide takes them down itself.",
+			fmt.Sprintf("MaxNodeCount=%d", most), "SuspendExcStates=DYNAMIC_NORM")
 	}
 	if err := f.Add(strings.Join(append(lines, partitions...), "\n")); err != nil {
 		return fmt.Errorf("writing the lines of NodeSets: %w", err)

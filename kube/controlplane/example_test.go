@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slurmtide/slurmtide/doctor"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/slurmconf"
@@ -54,6 +56,7 @@ func TestClusterExample(t *testing.T) {
 	require.NoError(t, err)
 	for _, version := range []string{"24.11", "26.05"} {
 		check(t, files["slurm.conf"], version)
+		assert.Empty(t, findings(t, files, version))
 	}
 }
 
@@ -75,9 +78,23 @@ func TestAccountingExample(t *testing.T) {
 	require.NoError(t, err)
 	for _, version := range []string{"24.11", "26.05"} {
 		check(t, files["slurm.conf"], version)
+		assert.Equal(t, []string{"no-nodes"}, findings(t, files, version))
 	}
 	_, err = DbdConfig(&a, "change-me")
 	require.NoError(t, err)
+}
+
+// findings are the rules of slurmtide doctor that find something in a cluster's files, sorted.
+func findings(t *testing.T, files map[string]string, version string) []string {
+	t.Helper()
+	v, err := slurmconf.ParseVersion(version)
+	require.NoError(t, err)
+	var rules []string
+	for _, f := range doctor.Check(doctor.FromTexts(v, files)) {
+		rules = append(rules, f.Rule)
+	}
+	slices.Sort(rules)
+	return slices.Compact(rules)
 }
 
 // check wants a slurm.conf without any problem, warnings included.
