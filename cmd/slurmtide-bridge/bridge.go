@@ -54,6 +54,7 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "pod-service", Usage: "headless service that gives the pods DNS names"},
 			&urfave.StringFlag{Name: "host-taint", Value: pods.DefaultHostTaint, Usage: "key[=value]:Effect, put on the Kubernetes node under a Slurm node that is drained for bad hardware; empty: none is"},
 			&urfave.StringFlag{Name: "host-taint-reason", Value: badHardware, Usage: "regular expression: reasons that tell of bad hardware"},
+			&urfave.StringSliceFlag{Name: "host-conditions", Usage: "TYPE or TYPE=STATUS (default: True), separated by commas: conditions of a Kubernetes node with which it gets no new jobs and no new pods, KernelDeadlock for example"},
 			&urfave.StringFlag{Name: "select-type-parameters", EnvVars: []string{"SLURMTIDE_SELECT_TYPE_PARAMETERS"}, Usage: "SelectTypeParameters of slurm.conf, for NodeSets of mode Dynamic and look-ahead, where slurmrestd does not tell, before 26.05 (default: CR_Core_Memory)"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
 			&urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"},
@@ -81,6 +82,10 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
+	conditions, err := pods.ParseHostConditions(c.StringSlice("host-conditions"))
+	if err != nil {
+		return cli.UsageError("--host-conditions: %v", err)
+	}
 	selects, err := scaler.ParseSelect(c.String("select-type-parameters"))
 	if err != nil {
 		return cli.UsageError("--select-type-parameters: %v", err)
@@ -105,7 +110,7 @@ func runBridge(c *urfave.Context) error {
 	kube, err := pods.New(kubeConfig, c.String("namespace"), c.String("cluster"), pods.Options{
 		PodOptions: pods.PodOptions{ConfServer: c.String("conf-server"), Service: c.String("pod-service")},
 		QPS:        float32(c.Float64("kube-qps")), Burst: c.Int("kube-burst"), Log: log,
-		WatchError: func(err error) { b.WatchError(err); d.WatchError(err) }, HostTaint: taint,
+		WatchError: func(err error) { b.WatchError(err); d.WatchError(err) }, HostTaint: taint, HostConditions: conditions,
 	})
 	if err != nil {
 		return err

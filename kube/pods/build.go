@@ -49,6 +49,8 @@ type PodOptions struct {
 	HetJob uint32
 	// ProvisioningRequest is the name of the request that made room for the pod. May be empty.
 	ProvisioningRequest string
+	// KeepOff are hosts that the pod must not land on.
+	KeepOff []string
 }
 
 // Build makes the pod for a boot of one node. generation says which boot of the node it is,
@@ -66,7 +68,7 @@ type PodOptions struct {
 // Its preStop hook waits for jobs to end, unless the template has one.
 // Resources come from the shape where the container does not name them (see defaultResources).
 // Node selector and tolerations of the offering are added to the template's, and a pod affinity to the
-// other pods of the job, or het job, if the NodeSet has a topology key.
+// other pods of the job, or het job, if the NodeSet has a topology key. Hosts that are in a bad condition are excluded.
 //
 // The node's own volumes (spec.volumeClaimTemplates) take the place of the template's of the same name.
 //

@@ -13,7 +13,7 @@ import (
 )
 
 // place says on which hosts the pod may run, beyond what the template says: those of its offering, near
-// the pods of its job, and those that its provisioning request made.
+// the pods of its job, those that its provisioning request made, and none that is in a bad condition.
 func place(pod *corev1.Pod, ns *v1alpha1.NodeSet, o PodOptions) error {
 	spec := &pod.Spec
 	if o.Offering != "" {
@@ -40,6 +40,7 @@ func place(pod *corev1.Pod, ns *v1alpha1.NodeSet, o PodOptions) error {
 			nearJob(spec, boot, pod.Labels, near)
 		}
 	}
+	keepOff(spec, o.KeepOff)
 	if boot := ns.Spec.Boot; o.ProvisioningRequest != "" && boot != nil && boot.ProvisioningRequest != nil {
 		pod.Annotations[v1alpha1.AnnotationConsumeProvisioningRequest] = o.ProvisioningRequest
 		pod.Annotations[v1alpha1.AnnotationProvisioningClassName] = boot.ProvisioningRequest.ClassName

@@ -19,6 +19,10 @@ func TestBuildPlaces(t *testing.T) {
 		TopologyKey:   "zone",
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"slurmtide.io/cluster": "tide", "slurmtide.io/job": "4711"}},
 	}
+	west := corev1.NodeSelectorRequirement{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"west"}}
+	notOn := func(host string) corev1.NodeSelectorRequirement {
+		return corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpNotIn, Values: []string{host}}
+	}
 	templates := corev1.PodAffinityTerm{TopologyKey: "rack"}
 	const consume, class = "autoscaling.x-k8s.io/consume-provisioning-request", "autoscaling.x-k8s.io/provisioning-class-name"
 	for name, tc := range map[string]struct {
@@ -85,6 +89,26 @@ func TestBuildPlaces(t *testing.T) {
 			wantAffinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
 				TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"slurmtide.io/cluster": "tide", "slurmtide.io/het-job": "4710"}},
 			}}}},
+		},
+		"not on hosts in a bad condition": {
+			options: PodOptions{KeepOff: []string{"h1", "h2"}},
+			wantAffinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{notOn("h1"), notOn("h2")}}},
+			}}},
+		},
+		"not on hosts in a bad condition, beside the template's": {
+			options: PodOptions{KeepOff: []string{"h1"}},
+			template: func(s *corev1.PodSpec) {
+				s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{west}}, {}, {MatchFields: []corev1.NodeSelectorRequirement{notOn("h0")}}},
+				}}}
+			},
+			wantAffinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{
+					{MatchExpressions: []corev1.NodeSelectorRequirement{west}, MatchFields: []corev1.NodeSelectorRequirement{notOn("h1")}}, {},
+					{MatchFields: []corev1.NodeSelectorRequirement{notOn("h0"), notOn("h1")}},
+				},
+			}}},
 		},
 		"topology without a job": {boot: &v1alpha1.BootPolicy{TopologyKey: "zone"}},
 		"room made beforehand": {

@@ -36,6 +36,8 @@ type Options struct {
 
 	// HostTaint is what TaintHost puts on hosts. Nil: it does nothing.
 	HostTaint *corev1.Taint
+	// HostConditions are those with which a host gets no new jobs and no new pods.
+	HostConditions []HostCondition
 	// QPS and Burst limit the requests per second to the API server, for pods and for NodeSets separately.
 	QPS   float32
 	Burst int
@@ -147,7 +149,7 @@ func (c *Client) Create(ctx context.Context, a powersave.CreatePod) (uid string,
 		c.protect(ctx, a.NodeSet)
 	}
 	o := c.opts.PodOptions
-	o.Offering, o.Job, o.HetJob, o.ProvisioningRequest = a.Offering, a.Job, a.HetJob, a.Room
+	o.Offering, o.Job, o.HetJob, o.ProvisioningRequest, o.KeepOff = a.Offering, a.Job, a.HetJob, a.Room, c.badHosts()
 	pod, err := Build(ns, a.Node, a.Generation, a.Request, o)
 	if err != nil {
 		return "", &Error{Class: Invalid, Doing: doing, Err: err}

@@ -19,6 +19,7 @@ const hostResource = "nodes"
 type hostSeen struct {
 	cordoned, silent bool
 	taints           []corev1.Taint
+	condition        string // as bad as a cordon; "" if none is
 	told             string
 }
 
@@ -33,7 +34,7 @@ type hosts struct {
 func (w *watcher) watchHosts(ctx context.Context) error {
 	c := w.client
 	informer := cache.NewSharedIndexInformer(source(w, c.kube, hostResource, c.kube.CoreV1().Nodes(), metav1.ListOptions{}), &corev1.Node{}, 0, cache.Indexers{})
-	if err := informer.SetTransform(slimHost); err != nil {
+	if err := informer.SetTransform(c.slimHost); err != nil {
 		return err
 	}
 	if err := informer.SetWatchErrorHandlerWithContext(w.watchEnded); err != nil {
@@ -94,6 +95,7 @@ func (w *watcher) hostChanged(obj any) {
 	h.silent = slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
 	})
+	h.condition = w.client.badCondition(node.Status.Conditions)
 	w.reviewHost(node.Name)
 }
 
@@ -137,6 +139,9 @@ func (w *watcher) hostTrouble(name string, h *hostSeen) string {
 	if h.silent {
 		return powersave.HostNotReady
 	}
+	if h.condition != "" {
+		return "in condition " + h.condition
+	}
 	return ""
 }
 
@@ -179,8 +184,8 @@ func (w *watcher) hostsRead(verb string, err error) {
 	w.handler.HostsUnread(e)
 }
 
-// slimHost drops what neither hostChanged nor Place reads.
-func slimHost(obj any) (any, error) {
+// slimHost drops what neither hostChanged nor badHosts nor Place reads.
+func (c *Client) slimHost(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
 		return obj, nil
@@ -190,9 +195,9 @@ func slimHost(obj any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels, Annotations: short(node.Annotations)},
 		Spec:       corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			slim.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+	for _, is := range node.Status.Conditions {
+		if is.Type == corev1.NodeReady || slices.ContainsFunc(c.opts.HostConditions, func(bad HostCondition) bool { return is.Type == bad.Type }) {
+			slim.Status.Conditions = append(slim.Status.Conditions, corev1.NodeCondition{Type: is.Type, Status: is.Status})
 		}
 	}
 	return slim, nil

@@ -78,7 +78,7 @@ func TestPlace(t *testing.T) {
 
 // What Place reads is kept of a host, and no more.
 func TestSlimHostKeepsPlace(t *testing.T) {
-	slim, err := slimHost(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+	slim, err := (&Client{}).slimHost(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "h", Labels: map[string]string{"rack": "r2"}, Annotations: map[string]string{"line": "a:b", "long": strings.Repeat("x", maxKept+1)},
 	}})
 	require.NoError(t, err)

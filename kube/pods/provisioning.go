@@ -240,7 +240,7 @@ func (r *Rooms) build(name string, q powersave.RoomRequest) (*provisioningReques
 			return nil, nil, &Error{Class: Invalid, ofJob: true, Err: fmt.Errorf("job %d has nodes of the NodeSets %s and %s, whose spec.boot.provisioningRequest.className differ: make them equal", q.Job, first, ns.Name)}
 		}
 		o := c.opts.PodOptions
-		o.Offering, o.Job = set.Offering, q.Job
+		o.Offering, o.Job, o.KeepOff = set.Offering, q.Job, c.badHosts()
 		pod, err := build(ns, "node", q.Attempt, name, o)
 		if err != nil {
 			return nil, nil, err

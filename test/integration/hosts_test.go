@@ -34,7 +34,7 @@ func TestHostTrouble(t *testing.T) {
 	forEachVersionAlone(t, func(t *testing.T, version string) {
 		oneByOne.Lock()
 		defer oneByOne.Unlock()
-		c := deploy(t, "hosts", version, stack.Options{Gate: true, SuspendTime: 600}, nodeSet{name: "cpu", nodes: "cpu-[0-3]"})
+		c := deploy(t, "hosts", version, stack.Options{Gate: true, SuspendTime: 600, BridgeArgs: []string{"--host-conditions=KernelDeadlock"}}, nodeSet{name: "cpu", nodes: "cpu-[0-3]"})
 		reason := func(node string) string {
 			_, after, _ := strings.Cut(c.slurm("scontrol", "--oneliner", "show", "node", node), " Reason=")
 			return after
@@ -60,6 +60,30 @@ func TestHostTrouble(t *testing.T) {
 			c.waitZero("cpu-0")
 			c.cordon(host, false)
 			c.waitNodes("cpu-0", powersave.NodePoweredDown, powersave.NodeDrain)
+		})
+		t.Run("in a bad condition", func(t *testing.T) {
+			c.t = t
+			id := c.sbatch("sleep 15", "--nodelist=cpu-0")
+			c.waitJob(id, "RUNNING")
+			host := c.slurmdPods()["cpu-0"].Spec.NodeName
+			c.hostCondition(host, true)
+			c.waitNodes("cpu-0", powersave.NodeDrain, 0)
+			assert.Contains(t, reason("cpu-0"), "slurmtide: host: "+host+" is in condition KernelDeadlock")
+			assert.Equal(t, "RUNNING", c.jobField(id, "JobState"))
+			elsewhere := c.sbatch("true", "--nodelist=cpu-1") // there is no other host
+			c.eventually("the pod of cpu-1 to keep off the host", func() (bool, string) {
+				pod, made := c.slurmdPods()["cpu-1"]
+				return made && pod.Spec.NodeName == "" && slices.ContainsFunc(pod.Status.Conditions, func(s corev1.PodCondition) bool {
+					return s.Type == corev1.PodScheduled && s.Reason == corev1.PodReasonUnschedulable
+				}), fmt.Sprint(made, pod.Status.Conditions)
+			})
+			c.slurm("scancel", elsewhere)
+			c.waitZero("cpu-1")
+			c.hostCondition(host, false)
+			c.waitNodes("cpu-0", 0, powersave.NodeDrain)
+			c.waitJob(id, "COMPLETED")
+			assert.Equal(t, "0", c.jobField(id, "Restarts"))
+			c.waitJob(c.sbatch("true", "--nodelist=cpu-1"), "COMPLETED")
 		})
 		t.Run("pod of an idle node deleted", func(t *testing.T) {
 			c.t = t
@@ -191,6 +215,21 @@ func (c *cluster) cordon(host string, yes bool) {
 	require.NoError(c.t, err)
 	if yes {
 		c.t.Cleanup(func() { c.cordon(host, false) })
+	}
+}
+
+// hostCondition is what node-problem-detector does of a kernel that hangs, or of one that does so no longer. The kubelet leaves conditions of others alone.
+func (c *cluster) hostCondition(host string, bad bool) {
+	c.t.Helper()
+	status := corev1.ConditionFalse
+	if bad {
+		status = corev1.ConditionTrue
+	}
+	patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"KernelDeadlock","status":%q,"reason":"DockerHung","message":"task docker blocked"}]}}`, status)
+	_, err := c.kube.CoreV1().Nodes().Patch(c.ctx, host, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	require.NoError(c.t, err)
+	if bad {
+		c.t.Cleanup(func() { c.hostCondition(host, false) })
 	}
 }
 
