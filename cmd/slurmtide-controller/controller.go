@@ -45,6 +45,7 @@ func controllerCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "cluster-domain", Value: "cluster.local", Usage: "Kubernetes' DNS domain"},
 			&urfave.StringFlag{Name: "bridge-role", Value: "slurmtide-bridge", Usage: "ClusterRole that bridges get for their namespace"},
 			&urfave.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
+			&urfave.StringSliceFlag{Name: "kinds", Usage: "kinds whose objects are carried out, separated by commas (default: " + strings.Join(controlplane.Kinds(), ",") + ")"},
 			&urfave.IntFlag{Name: "workers", Value: 4, Usage: "objects that are handled at once"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9444", Usage: "where /metrics, /livez and /readyz are served; empty: nowhere"},
 			&urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"},
@@ -67,6 +68,10 @@ func runController(c *urfave.Context) error {
 	if n := c.Int("workers"); n < 1 {
 		return cli.UsageError("--workers %d is too few: 1 is the least, 4 are usual", n)
 	}
+	kinds, err := controlplane.ParseKinds(c.StringSlice("kinds"))
+	if err != nil {
+		return cli.UsageError("--kinds: %v", err)
+	}
 	lease, err := leaseOf(c.String("namespace"), c.String("lease-namespace"))
 	if err != nil {
 		return err
@@ -86,7 +91,7 @@ func runController(c *urfave.Context) error {
 	registry := daemon.NewRegistry()
 	loop, err := controlplane.New(config, controlplane.Options{
 		Settings:  controlplane.Settings{Image: c.String("image"), ClusterDomain: c.String("cluster-domain"), BridgeRole: c.String("bridge-role")},
-		Namespace: c.String("namespace"), Workers: c.Int("workers"), Log: log, Metrics: controlplane.NewMetrics(registry),
+		Namespace: c.String("namespace"), Workers: c.Int("workers"), Kinds: kinds, Log: log, Metrics: controlplane.NewMetrics(registry),
 	})
 	if err != nil {
 		return err

@@ -45,6 +45,8 @@ type Options struct {
 	Namespace string
 	// Workers handle so many objects at once; default 4.
 	Workers int
+	// Kinds are those whose objects are carried out; empty for all. See ParseKinds.
+	Kinds   []string
 	Metrics *Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -180,6 +182,9 @@ func (l *Loop) next(ctx context.Context) bool {
 		return false
 	}
 	defer l.queue.Done(k)
+	if !l.carriesOut(k.kind) {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()
 	began, kind := l.o.Now(), k.kind
