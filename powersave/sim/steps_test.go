@@ -25,6 +25,10 @@ func (w *world) do(st *step) {
 		return
 	}
 	n := w.nodes[st.node]
+	if st.what == noImage || st.what == badConfig {
+		w.breakSpec(n, st.long)
+		return
+	}
 	if n.forgotten && st.what != job && !st.what.wide() {
 		return
 	}
@@ -68,8 +72,6 @@ func (w *world) do(st *step) {
 				n.flags &^= powersave.NodeDrain // whoever drained it knows it no longer
 			}
 		})
-	case noImage, badConfig:
-		later(w.mend)
 	case leaveConf:
 		w.leaveConf(n, later)
 	case reconfigure: // every slurmd registers anew
@@ -78,10 +80,14 @@ func (w *world) do(st *step) {
 				w.answerRegistration(p)
 			}
 		}
-	case changeSets, badSet:
+	case changeSets:
 		w.roughFor(st.long)
 		w.tellSets(0)
 		later(func() { w.tellSets(max(0, w.setsAt.Sub(w.now))) })
+	case badSet: // who makes a mistake changes the spec, and so does who mends it
+		w.roughFor(st.long)
+		w.mend(0)
+		later(func() { w.mend(0) })
 	case lessRoom, noSpot, noOwn:
 		later(w.placeAll)
 	case evict:
@@ -141,6 +147,14 @@ func (w *world) doMore(st *step, n *node, later func(func())) {
 	switch st.what {
 	case roomFails, roomTries, roomTakes:
 		later(w.answerRooms)
+	case roomsMissing: // whoever installs them has to have the NodeSet tried again
+		later(func() {
+			for set, asks := range w.asks {
+				if asks {
+					w.mend(set)
+				}
+			}
+		})
 	case roomRevoked:
 		w.revokeRooms()
 	case roomDeleted:
@@ -154,6 +168,14 @@ func (w *world) doMore(st *step, n *node, later func(func())) {
 	case newTemplate, oldTemplate:
 		w.changeTemplate(st.what == newTemplate)
 	default:
+	}
+}
+
+// breakSpec lets pods of the node's NodeSet lack something, which only people can mend.
+func (w *world) breakSpec(n *node, long time.Duration) {
+	if n.ours() {
+		w.toMend[n.set()] = true
+		w.after(long, func() { w.mend(n.set()) })
 	}
 }
 
@@ -191,9 +213,14 @@ const (
 
 // endOfChaos mends everything.
 func (w *world) endOfChaos() {
+	w.toMend[0] = w.toMend[0] || w.limits != [2]int{} // a job of all nodes is to run
 	w.hosts, w.limits, w.doomed = nodeCount, [2]int{}, 0
-	w.mend()
-	w.after(2*prompt, w.mend) // of what a bridge that was just started had not yet seen fail
+	for set, changed := range w.toMend { // the others have to find out by themselves, when it is time to try again
+		if changed {
+			w.mend(set)
+			w.after(2*prompt, func() { w.mend(set) }) // of what a bridge that was just started had not yet seen fail
+		}
+	}
 	w.mendHosts()
 	w.answerIn, w.booking = min(w.answerIn, time.Second), 0
 	w.answerRooms()

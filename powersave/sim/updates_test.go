@@ -35,7 +35,8 @@ func (w *world) changeTemplate(to bool) {
 		w.revision = max(w.revision-1, 0)
 	}
 	w.changedAt = w.now
-	w.mend()
+	w.mend(0)
+	w.mend(1)
 }
 
 // outFor says that the node is out for an update.

@@ -66,8 +66,9 @@ type world struct {
 	reading   bool
 	reads     []time.Time
 	setsAt    time.Time
-	spec      int64 // metadata.generation of the NodeSets
-	listed    bool  // this life's watch of pods has begun
+	spec      [2]int64 // metadata.generation of the NodeSets
+	toMend    [2]bool  // people have had something to change in its spec
+	listed    bool     // this life's watch of pods has begun
 	watchFrom time.Time
 	shown     map[int]powersave.Pod // what this life's watch has told; nil before its first list
 	answered  [nodeCount]string     // the UID of the pod that an answer told of last
@@ -342,9 +343,10 @@ func (w *world) startBridge() {
 	w.after(w.some(4*time.Second, cordon, 0), func() { w.listHosts(life) })
 }
 
-// mend is what people do about images and configuration.
-func (w *world) mend() {
-	w.spec++
+// mend is what people do about the image and the configuration of a NodeSet.
+func (w *world) mend(set int) {
+	w.spec[set]++
+	w.toMend[set] = true
 	w.tellSets(max(0, w.setsAt.Sub(w.now)))
 }
 
@@ -369,7 +371,7 @@ const (
 func (w *world) sets() []powersave.NodeSet {
 	set := func(i int, name string) powersave.NodeSet {
 		return powersave.NodeSet{
-			Name: name, UID: name, Nodes: setNodes[i], Strategy: w.strategy[i], UnschedulableGrace: grace, SpecGeneration: w.spec,
+			Name: name, UID: name, Nodes: setNodes[i], Strategy: w.strategy[i], UnschedulableGrace: grace, SpecGeneration: w.spec[i],
 			BackoffInitial: backoff, BackoffMax: 4 * backoff, AskForRoom: w.asks[i], Revision: w.revisionNow(), Rolling: w.strategyOf(i),
 		}
 	}
