@@ -5,7 +5,6 @@ package integration
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 )
 
@@ -27,11 +26,7 @@ func drawJobs(random *rand.Rand, jobs int) string {
 	var script strings.Builder
 	for range jobs {
 		options := ""
-		kinds := 7
-		if os.Getenv("KINDS") == "all" {
-			kinds = 9
-		}
-		switch random.IntN(kinds) {
+		switch random.IntN(9) {
 		case 0: // nodes
 			n := 1 + random.IntN(3)
 			options = fmt.Sprintf("-p @%s -N %d --mem=%s", pick("cpu", "cpu", "big", "any"), n, pick("1000", "9000", "16000")) + pick("", " --exclusive", " --ntasks-per-node=3")

@@ -51,7 +51,7 @@ var setOf = map[trial]string{lessCPU: "cpu", lessBig: "big"}
 
 // Queues that are made up, put before a real slurmctld, many side by side: each has nodes and partitions of its own, and up to four copies of
 // those. Nodes are powered down and never come up, but slurmctld allocates them to jobs all the same, and that is what demand is about.
-// QUEUES says how many there are. KINDS=all draws het jobs and nodes shared in other ways, too: docs/benchmarks.md has what is known of those. RECORD names a file for what was seen, which package scaler's TestRecorded reads.
+// QUEUES says how many there are. RECORD names a file for what was seen, which package scaler's TestRecorded reads.
 func TestDemand(t *testing.T) {
 	queues := 12
 	if text := os.Getenv("QUEUES"); text != "" {
