@@ -17,6 +17,9 @@ func (e *Engine) attempt(n *node) bool {
 	}
 	for _, job := range slices.Clone(n.jobs) {
 		if why := e.tooMany(n, job); why != "" {
+			if e.blind {
+				return false
+			}
 			e.giveBack(n, []uint32{job}, Verdict{Trouble: TroubleConfig, Reason: why})
 		}
 	}
@@ -31,9 +34,12 @@ func (e *Engine) attempt(n *node) bool {
 			c[choice.Offering]++
 		}
 		b.problem = ""
+		if b.held {
+			b.held, b.begun = false, e.now
+		}
 		return true
 	case choice.Soon:
-		b.waits = choice.Why
+		b.waits, b.held = choice.Why, true
 		e.wakeAt(n, e.now.Add(time.Second))
 	default:
 		e.condemn(n, Verdict{Trouble: choice.Class, Reason: strings.TrimPrefix(choice.Why, string(choice.Class)+": ")})

@@ -54,7 +54,7 @@ func (e *Engine) sendDismissals() {
 		idles := n.boot != nil && n.booting(e.now) && state.Any(NodeIdle)
 		known := state.Any(NodePowerDown) && n.slurm.Reason == ReasonPrefix+l.reason // to slurmctld
 		switch {
-		case l.sent:
+		case l.sent, e.blind:
 			return false
 		case n.missing, n.set == "", fresh && (known || !serving(state) && !idles || n.drainedByPeople()), e.putOff(n):
 			n.dismissal, e.tellAgain = nil, true // it goes, or has gone already

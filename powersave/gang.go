@@ -14,20 +14,21 @@ import (
 // registered, and is given back when one cannot.
 type gang struct {
 	job      uint32
-	whole    slurmconf.Hostlist // all its nodes, as far as a request said
-	powered  map[string]bool    // those that requests power up
-	attempt  int                // as its gate's; 0: unknown
-	nodes    []string           // those whose boot is in hand
-	up       []string           // those that registered for it
-	rest     []string           // those it waits for without a boot in hand
-	read     int                // reads asked for when rest was noted
-	requests []string           // that named it
-	denied   []BreakerKey       // offerings that are taken to have no room for so many
-	since    time.Time          // when it was first heard of
-	asked    time.Time          // newest request
-	newest   time.Time          // that named it
-	deadline time.Time
-	parted   string // why: slurmctld has taken a node from it that was not up yet
+	whole    slurmconf.Hostlist   // all its nodes, as far as a request said
+	powered  map[string]bool      // those that requests power up
+	attempt  int                  // as its gate's; 0: unknown
+	nodes    []string             // those whose boot is in hand
+	up       []string             // those that registered for it
+	rest     []string             // those it waits for without a boot in hand
+	read     int                  // reads asked for when rest was noted
+	requests []string             // that named it
+	denied   []BreakerKey         // offerings that are taken to have no room for so many
+	since    time.Time            // when it was first heard of
+	asked    time.Time            // newest request
+	newest   time.Time            // that named it
+	deadline time.Time            // of what came last
+	joined   map[string]time.Time // when it was to have each of nodes
+	parted   string               // why: slurmctld has taken a node from it that was not up yet
 }
 
 // remember notes which nodes a job waits for: those with a boot in hand. The others of the job
@@ -120,22 +121,13 @@ func (e *Engine) join(n *node, job uint32, asked time.Time, resumeTimeout time.D
 	} else if !g.deadline.IsZero() { // else its gate came before the request, which knows ResumeTimeout
 		return
 	}
-	// A later slice starts the time anew: slurmctld counts ResumeTimeout from each node's own power-up.
-	g.asked = asked
+	if g.joined == nil {
+		g.joined = map[string]time.Time{}
+	}
+	g.asked, g.joined[n.name] = asked, asked
+	n.boot.resumeTimeout = cmp.Or(n.boot.resumeTimeout, resumeTimeout)
 	if d := e.deadlineOf(n.set, resumeTimeout); d > 0 && asked.Add(d).After(g.deadline) {
 		g.deadline = asked.Add(d)
-	}
-}
-
-// setDeadlines is for the gangs that were remembered before the NodeSets, and their deadlines, were known.
-func (e *Engine) setDeadlines() {
-	for _, g := range e.gangs {
-		g.deadline = time.Time{}
-		for _, name := range g.nodes {
-			if d := e.deadlineOf(e.setOf(name), e.nodes[name].boot.resumeTimeout); d > 0 && g.asked.Add(d).After(g.deadline) {
-				g.deadline = g.asked.Add(d)
-			}
-		}
 	}
 }
 
@@ -177,43 +169,9 @@ type release struct {
 	retryAt  time.Time
 }
 
-// overdue gives back the jobs waiting for n whose deadline has passed, and n itself when no job waits for it.
-func (e *Engine) overdue(n *node) {
-	for _, id := range slices.Clone(n.jobs) {
-		switch g := e.gangs[id]; {
-		case g == nil, g.deadline.IsZero():
-		case g.deadline.After(e.now):
-			e.wakeAt(n, g.deadline)
-		case e.shown(n):
-			e.giveBack(n, []uint32{id}, e.late(n, g.deadline.Sub(g.asked)))
-		}
-	}
-	after := e.deadlineOf(n.set, n.boot.resumeTimeout)
-	if len(n.jobs) > 0 || n.boot.release != nil || after == 0 {
-		return
-	}
-	if t := n.boot.accepted.Add(after + e.othersFirst(n.boot)); t.After(e.now) {
-		e.wakeAt(n, t)
-		return
-	}
-	if e.shown(n) {
-		e.giveBack(n, nil, e.late(n, after))
-	}
-}
-
-// shown says that Slurm has shown n since the boot in hand was asked for, and has it read otherwise, if it was asked for while another
-// bridge saw to it: that may have given its jobs back.
-func (e *Engine) shown(n *node) bool {
-	if n.readSince(n.boot.read) || n.boot.times.Requested.After(e.found.begun) {
-		return true
-	}
-	e.reads.want(e.now)
-	return false
-}
-
 // condemn acts on the verdict that the boot of n cannot succeed: every job that waits for it is given back.
 func (e *Engine) condemn(n *node, v Verdict) {
-	if !e.shown(n) {
+	if !e.mayGiveBack(n) {
 		return
 	}
 	r := e.gangsRoom(n, v)

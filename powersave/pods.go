@@ -18,7 +18,7 @@ func (KubernetesUnread) event() {}
 func (e *Engine) kubernetesUnread(err string) {
 	e.blind = err != ""
 	for _, n := range e.nodes {
-		if n.boot != nil && n.boot.alone {
+		if n.boot != nil { // what could end its trouble cannot while Kubernetes is away
 			n.boot.troubleAt = e.now
 		}
 		n.strayAt, n.strayOK = time.Time{}, false

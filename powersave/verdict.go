@@ -2,7 +2,6 @@ package powersave
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 )
 
@@ -82,34 +81,4 @@ func (e *Engine) patience(n *node, t Trouble) (d time.Duration, limited bool) {
 	}
 	// What is missing may come: room, a secret, a registry's answer.
 	return cmp.Or(e.sets[n.set].UnschedulableGrace, graceDefault), true
-}
-
-// late says why the boot in hand of n has not succeeded in that time, by which it had to.
-func (e *Engine) late(n *node, after time.Duration) Verdict {
-	trouble, reason := n.trouble()
-	if trouble == TroubleNone && n.pod != nil {
-		if why, _, _ := e.hosts.Judge(e.now, n.pod.Host, false); e.hosts.Silent(n.pod.Host) && why != "" {
-			trouble, reason = TroubleLost, why
-		}
-	}
-	if trouble == TroubleNone {
-		reason = n.boot.story(n)
-		trouble = TroubleBootstrap
-		if p := n.boot.phase(n); p == PhaseAccepted || p == PhaseCreating || p == PhasePending {
-			trouble = TroubleCapacity
-		}
-	}
-	if after > 0 {
-		reason = fmt.Sprintf("not up after %s: %s", after.Round(time.Second), reason)
-	}
-	return Verdict{Trouble: trouble, Reason: reason}
-}
-
-// deadlineOf is how long the nodes of a job may take, from the request on: spec.boot.deadline, else ResumeTimeout less a
-// tenth (at least 5 s), so that we give the nodes back before slurmctld does it one by one. 0: slurmctld decides alone.
-func (e *Engine) deadlineOf(set string, resumeTimeout time.Duration) time.Duration {
-	if d := e.sets[set].Deadline; d > 0 {
-		return d
-	}
-	return max(resumeTimeout-max(resumeTimeout/10, 5*time.Second), resumeTimeout/2)
 }
