@@ -41,23 +41,14 @@ func testAccounting(t *testing.T, version string) {
 			}
 		}
 	})
-	sub := func(name string, test func(t *testing.T)) {
-		if !t.Run(name, func(t *testing.T) {
-			p.t = t
-			test(t)
-		}) {
-			t.FailNow() // the next go on from where this one ends
-		}
-		p.t = t
-	}
-	sub("validation", r.testValidation)
-	sub("from nothing to a record", r.testFirst)
-	sub("slurmrestd answers what slurmdbd knows", r.testRestAPI)
-	sub("the database goes", r.testOutage)
-	sub("a cluster that ran without", r.testLate)
-	sub("TLS", r.testTLS)
-	sub("at rest nothing is written", r.testRest)
-	sub("deleted", r.testDeleted)
+	p.part("validation", r.testValidation)
+	p.part("from nothing to a record", r.testFirst)
+	p.part("slurmrestd answers what slurmdbd knows", r.testRestAPI)
+	p.part("the database goes", r.testOutage)
+	p.part("a cluster that ran without", r.testLate)
+	p.part("TLS", r.testTLS)
+	p.part("at rest nothing is written", r.testRest)
+	p.part("deleted", r.testDeleted)
 }
 
 func (r *records) accounting() *v1alpha1.Accounting {

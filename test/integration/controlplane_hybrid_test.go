@@ -51,21 +51,12 @@ func testHybrid(t *testing.T, version string) {
 	y := &hybrid{records: &records{plane: p, db: db}, host: startHost(p), home: p.hostDirectory("home")}
 	y.installSlurm()
 	y.installBridge()
-	sub := func(name string, test func(t *testing.T)) {
-		if !t.Run(name, func(t *testing.T) {
-			p.t = t
-			test(t)
-		}) {
-			t.FailNow() // the next go on from where this one ends
-		}
-		p.t = t
-	}
-	sub("objects for a host", y.testObjects)
-	sub("a job from zero and back", y.testJob)
-	sub("the bridge is killed", y.testKilled)
-	sub("slurmrestd takes the token", p.testRestAPI)
-	sub("a user comes", y.testUser)
-	sub("slurmctld in Kubernetes, slurmdbd on the host", y.testDbdAlone)
+	p.part("objects for a host", y.testObjects)
+	p.part("a job from zero and back", y.testJob)
+	p.part("the bridge is killed", y.testKilled)
+	p.part("slurmrestd takes the token", p.testRestAPI)
+	p.part("a user comes", y.testUser)
+	p.part("slurmctld in Kubernetes, slurmdbd on the host", y.testDbdAlone)
 }
 
 // edited is a text of the user guide with the host's address and the test's namespace and version.

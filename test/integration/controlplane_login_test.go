@@ -56,32 +56,22 @@ func testLogin(t *testing.T, version string) {
 	for _, who := range []string{"alice", "admin", "stranger"} {
 		p.slurm("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", who, "-f", "/tmp/"+who)
 	}
-	sub := func(name string, test func(t *testing.T)) {
-		t.Run(name, func(t *testing.T) {
-			p.t = t
-			test(t)
-		})
-		p.t = t
-		if t.Failed() {
-			t.FailNow() // each part goes on from the one before
-		}
-	}
-	sub("validation", p.testLoginValidation)
+	p.part("validation", p.testLoginValidation)
 	began := time.Now()
 	p.createLoginSet(home)
 	p.waitLogin("Answers", "1 of 1 let users in")
 	t.Logf("users are let in after %v", time.Since(began).Round(100*time.Millisecond))
-	sub("a user comes", p.testLoginUser)
-	sub("nobody else comes", p.testLoginRefused)
-	sub("jobs from zero", p.testLoginJobs)
-	sub("what the pod can do", p.testLoginRights)
-	sub("slurm.conf changes in place", p.testLoginConfig)
-	sub("a bad sshd_config", p.testLoginBadConfig)
-	sub("the host key stays", p.testLoginHostKey)
-	sub("scale", p.testLoginScale)
-	sub("scrontab", p.testScrontab)
-	sub("a key is taken away", p.testLoginKeyGoes)
-	sub("deleted", p.testLoginDeleted)
+	p.part("a user comes", p.testLoginUser)
+	p.part("nobody else comes", p.testLoginRefused)
+	p.part("jobs from zero", p.testLoginJobs)
+	p.part("what the pod can do", p.testLoginRights)
+	p.part("slurm.conf changes in place", p.testLoginConfig)
+	p.part("a bad sshd_config", p.testLoginBadConfig)
+	p.part("the host key stays", p.testLoginHostKey)
+	p.part("scale", p.testLoginScale)
+	p.part("scrontab", p.testScrontab)
+	p.part("a key is taken away", p.testLoginKeyGoes)
+	p.part("deleted", p.testLoginDeleted)
 }
 
 // describeLogin tells what became of login pods if the test fails.

@@ -74,14 +74,7 @@ func testControlPlane(t *testing.T, version string) {
 		return strings.Contains(out, "cpu* 3 idle~"), out
 	})
 
-	sub := func(name string, test func(t *testing.T)) {
-		t.Run(name, func(t *testing.T) {
-			p.t = t
-			test(t)
-		})
-		p.t = t
-	}
-	sub("a job from zero and back", func(t *testing.T) {
+	p.try("a job from zero and back", func(t *testing.T) {
 		began := time.Now()
 		id := p.sbatch("srun hostname", "-N2", "--ntasks-per-node=1")
 		p.waitJob(id, "COMPLETED")
@@ -89,20 +82,21 @@ func testControlPlane(t *testing.T, version string) {
 		assert.Equal(t, "0", p.jobField(id, "Restarts"))
 		p.waitZero("cpu-[0-2]")
 	})
-	sub("slurmrestd takes the token", p.testRestAPI)
-	sub("probes that are set", p.testProbes)
+	p.try("slurmrestd takes the token", p.testRestAPI)
+	p.try("slurmrestd takes tokens of others", p.testJWKS)
+	p.try("probes that are set", p.testProbes)
 	short := p.issued("short")
-	sub("extraConf changes in place", p.testChange)
-	sub("files and scripts", p.testFiles)
-	sub("extraConf that slurmctld refuses", p.testRefused)
-	sub("extraConf that ends slurmctld", p.testEnds)
-	sub("a token is followed by another", func(t *testing.T) { p.testRefresh(t, short) })
-	sub("a larger volume", p.testVolume)
-	sub("a key is lost", p.testKeyLost)
-	sub("another daemon's namespace", p.testAnotherDaemon)
-	sub("another daemon takes over", p.testTakesOver)
-	sub("bad input", p.testBadInput)
-	sub("features and weight", func(t *testing.T) {
+	p.try("extraConf changes in place", p.testChange)
+	p.try("files and scripts", p.testFiles)
+	p.try("extraConf that slurmctld refuses", p.testRefused)
+	p.try("extraConf that ends slurmctld", p.testEnds)
+	p.try("a token is followed by another", func(t *testing.T) { p.testRefresh(t, short) })
+	p.try("a larger volume", p.testVolume)
+	p.try("a key is lost", p.testKeyLost)
+	p.try("another daemon's namespace", p.testAnotherDaemon)
+	p.try("another daemon takes over", p.testTakesOver)
+	p.try("bad input", p.testBadInput)
+	p.try("features and weight", func(t *testing.T) {
 		before := p.restarts()
 		set, err := p.tide.SlurmtideV1alpha1().NodeSets(p.ns).Get(p.ctx, "cpu", metav1.GetOptions{})
 		require.NoError(t, err)
@@ -116,7 +110,7 @@ func testControlPlane(t *testing.T, version string) {
 		assert.Equal(t, before, p.restarts(), "without a restart")
 		p.waitJob(p.sbatch("hostname", "--constraint=fast&gen4"), "COMPLETED")
 	})
-	sub("another NodeSet", func(*testing.T) {
+	p.try("another NodeSet", func(*testing.T) {
 		p.createSet("more", "more-[0-1]", withClaim)
 		p.eventually("its nodes", func() (bool, string) {
 			out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
@@ -125,14 +119,14 @@ func testControlPlane(t *testing.T, version string) {
 		id := p.sbatch("echo here >/scratch/file", "-p", "more", "--nodelist=more-0")
 		p.waitJob(id, "COMPLETED")
 	})
-	sub("a volume stays with its node", func(*testing.T) {
+	p.try("a volume stays with its node", func(*testing.T) {
 		p.waitZero("more-[0-1]")
 		p.waitJob(p.sbatch("test -e /scratch/file", "-p", "more", "--nodelist=more-0"), "COMPLETED")
 	})
-	sub("a NodeSet goes under a job", p.testSetGoes)
-	sub("at rest nothing is written", p.testRest)
-	sub("deleted and made again", p.testAgain)
-	sub("deleted", p.testDeleted)
+	p.try("a NodeSet goes under a job", p.testSetGoes)
+	p.try("at rest nothing is written", p.testRest)
+	p.try("deleted and made again", p.testAgain)
+	p.try("deleted", p.testDeleted)
 }
 
 // newPlane makes a namespace called prefix and the version.
@@ -282,6 +276,24 @@ func (p *plane) setting(key string) string {
 	return ""
 }
 
+// try runs a subtest.
+func (p *plane) try(name string, test func(t *testing.T)) {
+	whole := p.t
+	whole.Run(name, func(t *testing.T) {
+		p.t = t
+		test(t)
+	})
+	p.t = whole
+}
+
+// part is try for what the next subtests go on from.
+func (p *plane) part(name string, test func(t *testing.T)) {
+	p.try(name, test)
+	if p.t.Failed() {
+		p.t.FailNow()
+	}
+}
+
 // restarts are those of the pod's containers, and the pod's UID.
 func (p *plane) restarts() string {
 	p.t.Helper()
@@ -332,8 +344,10 @@ func (p *plane) testRestAPI(t *testing.T) {
 	refused, body := p.askNodes(p.issued("portal"))
 	assert.Empty(t, refused)
 	assert.Contains(t, body, `"cpu-0"`)
+}
 
-	// Tokens that others sign are taken as soon as slurmctld knows their key.
+// testJWKS has tokens that others sign taken as soon as slurmctld knows their key.
+func (p *plane) testJWKS(t *testing.T) {
 	before, portal := p.restarts(), newSigner(t)
 	ref := portal.publish(p)
 	for name, token := range map[string]string{"nonsense": "nonsense", "not known yet": portal.token("slurm")} {
@@ -345,7 +359,7 @@ func (p *plane) testRestAPI(t *testing.T) {
 	_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	p.waitInForce()
-	refused, body = p.askNodes(portal.token("slurm"))
+	refused, body := p.askNodes(portal.token("slurm"))
 	assert.Empty(t, refused)
 	assert.Contains(t, body, `"cpu-0"`)
 	refused, _ = p.askNodes(newSigner(t).token("slurm"))
