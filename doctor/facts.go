@@ -29,6 +29,9 @@ type Facts struct {
 
 	// Host is slurmctld's host, if that was looked at.
 	Host *HostFacts
+	// Kubernetes are the NodeSets, and Access is what the bridge can reach, if these were asked for.
+	Kubernetes *KubernetesFacts
+	Access     *AccessFacts
 }
 
 // HostFacts are what the file system of slurmctld's host shows.

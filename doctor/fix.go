@@ -56,7 +56,7 @@ func Fixed(f Facts, findings []Finding) (map[string]string, error) {
 			if changed[name] == nil {
 				file, err := copyOf(f, name)
 				if err != nil {
-					return nil, err
+					return nil, fmt.Errorf("mending %s: %w", finding.Rule, err)
 				}
 				changed[name] = file
 			}
@@ -78,7 +78,7 @@ func copyOf(f Facts, name string) (*slurmconf.File, error) {
 			return slurmconf.ParseFile(name, []byte(file.String()))
 		}
 	}
-	return nil, fmt.Errorf("mending %s: it was not read", name)
+	return nil, fmt.Errorf("%s was not read", name)
 }
 
 // Diff is what Fixed would change, as a unified diff for `patch -p1`: of absolute names in the directory /.

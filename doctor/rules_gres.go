@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/slurmtide/slurmtide/slurmconf"
@@ -65,55 +64,37 @@ func gresTypes(f *Facts) []Finding {
 	return out
 }
 
-// counted are the GPUs that lines of gres.conf give a node; known is false if that is found out on the node.
-func (f *Facts) counted(n slurmconf.NodeLine, gres string) (count int64, known, any bool) {
-	if f.Gres == nil {
-		return 0, true, false
-	}
+// gpuFiles are the GPUs with a File that gres.conf gives a node; known is false if that is found out on the node.
+func (f *Facts) gpuFiles(n slurmconf.NodeLine) (count int64, known, any bool) {
 	known = true
+	if f.Gres == nil {
+		return 0, known, false
+	}
 	for _, s := range f.Gres.Settings() {
-		line := s
+		name, _ := s.Field("Name")
+		auto, _ := s.Field("AutoDetect")
 		switch strings.ToLower(s.Key) {
 		case "autodetect":
-			known = known && strings.EqualFold(s.Value, "off")
-			continue
+			auto = s
+		case "name":
+			name = s
 		case "nodename":
-			list, err := slurmconf.ParseHostlist(s.Value)
-			if err != nil {
-				return 0, false, true
-			}
-			if list.Intersect(n.Names).Len() == 0 {
+			if list, err := slurmconf.ParseHostlist(s.Value); err == nil && list.Intersect(n.Names).Len() == 0 {
 				continue
 			}
-		case "name":
-			line.Fields = append(slices.Clone(s.Fields), slurmconf.Setting{Key: "Name", Value: s.Value})
-		default:
-			continue
 		}
-		if auto, ok := line.Field("AutoDetect"); ok && !strings.EqualFold(auto.Value, "off") {
+		if auto.Value != "" && !strings.EqualFold(auto.Value, "off") {
 			known = false
 		}
-		if name, ok := line.Field("Name"); !ok || name.Value != gres {
+		if name.Value != "gpu" {
 			continue
 		}
 		any = true
-		file, hasFile := line.Field("File")
-		if files, err := slurmconf.ParseHostlist(file.Value); hasFile && err == nil {
+		if file, ok := s.Field("File"); ok {
+			files, err := slurmconf.ParseHostlist(file.Value)
+			known = known && err == nil
 			count += int64(files.Len())
-			continue
 		}
-		if gres == "gpu" && !hasFile {
-			continue // it does not count
-		}
-		n := int64(1)
-		if c, ok := line.Field("Count"); ok {
-			v, err := strconv.ParseInt(c.Value, 10, 64)
-			if err != nil {
-				return 0, false, true
-			}
-			n = v
-		}
-		count += n
 	}
 	return count, known, any
 }
@@ -128,7 +109,7 @@ func gresConf(f *Facts) []Finding {
 		if s, ok := n.Field("GresConf"); want == 0 || ok && s.Value != "" { // 26.05: it stands on the line
 			continue
 		}
-		have, known, any := f.counted(n, "gpu")
+		have, known, any := f.gpuFiles(n)
 		if !known || have >= want {
 			continue
 		}
@@ -158,7 +139,7 @@ func gresAutodetect(f *Facts) []Finding {
 			if list, err := slurmconf.ParseHostlist(s.Value); strings.EqualFold(s.Key, "NodeName") && (err != nil || list.Intersect(n.Names).Len() == 0) {
 				continue
 			}
-			if have, _, _ := f.counted(n, "gpu"); ok && !strings.EqualFold(auto.Value, "off") && have < gresOf(n)["gpu"] {
+			if have, _, _ := f.gpuFiles(n); ok && !strings.EqualFold(auto.Value, "off") && have < gresOf(n)["gpu"] {
 				out = append(out, found(auto.Position, fmt.Sprintf("add NodeName=%s Name=gpu File=/dev/nvidia[0-%d]", n.Names, gresOf(n)["gpu"]-1), nil,
 					"AutoDetect=%s is to find the GPUs of %s, which have State=CLOUD", auto.Value, n.Names))
 				break

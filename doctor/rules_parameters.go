@@ -17,7 +17,7 @@ func parameterRules() []Rule {
 			Name: "idle-on-node-suspend", Severity: Error,
 			Why:    "a node that was DOWN or DRAIN when it was powered down stays so, and no job ever gets it again",
 			Remedy: "SlurmctldParameters=…,idle_on_node_suspend",
-			Source: "slurm.conf(5) SlurmctldParameters; src/slurmctld/power_save.c _do_suspend",
+			Source: "slurm.conf(5) SlurmctldParameters idle_on_node_suspend; src/slurmctld/power_save.c",
 			check: func(f *Facts) []Finding {
 				return wantsWord(f, f.saves(), "SlurmctldParameters", "idle_on_node_suspend")
 			},
@@ -63,7 +63,7 @@ func parameterRules() []Rule {
 			Name: "cloud-dns", Severity: Hint,
 			Why:    "clients and slurmds look node names up themselves: srun fails where they cannot. Without it slurmctld hands the addresses out",
 			Remedy: "SlurmctldParameters without cloud_dns, unless every client and node can resolve node names",
-			Source: "slurm.conf(5) SlurmctldParameters; src/slurmctld/node_scheduler.c set_node_alias_addrs",
+			Source: "slurm.conf(5) SlurmctldParameters; src/slurmctld/node_scheduler.c set_initial_job_alias_list, set_job_alias_list",
 			check:  cloudDNS,
 		},
 		{

@@ -17,7 +17,7 @@ var timeSamples = map[string]samplesOf{
 			"the cluster's": {with: "SuspendTime=0", byHand: true, want: []string{"slurm.conf:27:1: warning: SuspendTime=0 for cpu-[0-9]; set SuspendTime=300"}},
 			"a partition's": {with: "PartitionName=b Nodes=cpu-[0-3] SuspendTime=0", byHand: true, want: []string{"slurm.conf:28:33: warning: SuspendTime=0 for cpu-[0-9]; set SuspendTime=300"}},
 		},
-		good: map[string]sample{"another partition's is longer": {with: "PartitionName=b Nodes=cpu-[0-3] SuspendTime=0\nPartitionName=c Nodes=ALL SuspendTime=9"},
+		good: map[string]sample{"a node's own": {with: "SuspendTime=0\nNodeName=cpu-[0-9] State=CLOUD SuspendTime=10", without: "NodeName"}, "a shorter one behind": {with: "PartitionName=b Nodes=ALL SuspendTime=9\nPartitionName=c Nodes=cpu-1 SuspendTime=0"}, "another partition's is longer": {with: "PartitionName=b Nodes=cpu-[0-3] SuspendTime=0\nPartitionName=c Nodes=ALL SuspendTime=9"},
 			"no cloud nodes": {without: "NodeName PartitionName", with: "SuspendTime=0"}},
 	},
 	"resume-timeout-unset": {
@@ -146,9 +146,10 @@ var parameterSamples = map[string]samplesOf{
 		good: map[string]sample{"a minute": {with: "AuthInfo=cred_expire=60"}, "26.05": {without: "AuthInfo", with: "SchedulerParameters=requeue_delay=10"}},
 	},
 	"batch-sched-delay": {
-		bad: map[string]sample{"default": {with: "SchedulerParameters=sched_interval=5",
-			want: []string{"slurm.conf:27:1: hint: SchedulerParameters has no batch_sched_delay=0; set SchedulerParameters=…,batch_sched_delay=0"}}},
-		good: map[string]sample{"0": {}, "no cloud nodes": {without: "SchedulerParameters NodeName PartitionName"}},
+		bad: map[string]sample{"3": {with: "SchedulerParameters=batch_sched_delay=3", want: []string{"slurm.conf:27:1: hint: SchedulerParameters has no batch_sched_delay=0; set SchedulerParameters=…,batch_sched_delay=0"}},
+			"default": {with: "SchedulerParameters=sched_interval=5",
+				want: []string{"slurm.conf:27:1: hint: SchedulerParameters has no batch_sched_delay=0; set SchedulerParameters=…,batch_sched_delay=0"}}},
+		good: map[string]sample{"0": {with: "SchedulerParameters=batch_sched_delay=0,sched_interval=5"}, "no cloud nodes": {without: "SchedulerParameters NodeName PartitionName"}},
 	},
 	"jwt": {
 		bad: map[string]sample{"none": {without: "AuthAltTypes",
@@ -188,12 +189,13 @@ var exceptionSamples = map[string]samplesOf{
 	},
 	"exc-nodes": {
 		bad: map[string]sample{
-			"nodes":         {with: "SuspendExcNodes=cpu-[0-1]", byHand: true, want: []string{"slurm.conf:28:1: hint: SuspendExcNodes=cpu-[0-1] has nodes with State=CLOUD; remove them, and set spec.replicas of the NodeSet"}},
-			"with a count":  {with: "SuspendExcNodes=cpu-[0-9]:2", byHand: true, want: []string{"slurm.conf:28:1: hint: SuspendExcNodes=cpu-[0-9]:2 has nodes with State=CLOUD; remove them, and set spec.replicas of the NodeSet"}},
-			"by a node set": {with: "NodeSet=some Nodes=cpu-[0-3]\nSuspendExcNodes=some", byHand: true, want: []string{"slurm.conf:29:1: hint: SuspendExcNodes=some has nodes with State=CLOUD; remove them, and set spec.replicas of the NodeSet"}},
-			"by partition":  {with: "SuspendExcParts=cpu", byHand: true, want: []string{"slurm.conf:28:1: hint: SuspendExcParts has partition cpu, which has nodes with State=CLOUD; remove it, and set spec.replicas of the NodeSet"}},
+			"nodes":                       {with: "SuspendExcNodes=cpu-[0-1]", byHand: true, want: []string{"slurm.conf:28:1: hint: SuspendExcNodes=cpu-[0-1] has nodes with State=CLOUD; remove them, and set spec.replicas of the NodeSet"}},
+			"with a count":                {with: "SuspendExcNodes=cpu-[0-9]:2", byHand: true, want: []string{"slurm.conf:28:1: hint: SuspendExcNodes=cpu-[0-9]:2 has nodes with State=CLOUD; remove them, and set spec.replicas of the NodeSet"}},
+			"by one of several node sets": {with: "NodeSet=none Nodes=metal-0\nNodeSet=some Nodes=cpu-[0-3]\nSuspendExcNodes=some", byHand: true, want: []string{"slurm.conf:30:1: hint: SuspendExcNodes=some has nodes with State=CLOUD; remove them, and set spec.replicas of the NodeSet"}},
+			"by a node set":               {with: "NodeSet=some Nodes=cpu-[0-3]\nSuspendExcNodes=some", byHand: true, want: []string{"slurm.conf:29:1: hint: SuspendExcNodes=some has nodes with State=CLOUD; remove them, and set spec.replicas of the NodeSet"}},
+			"by partition":                {with: "SuspendExcParts=cpu", byHand: true, want: []string{"slurm.conf:28:1: hint: SuspendExcParts has partition cpu, which has nodes with State=CLOUD; remove it, and set spec.replicas of the NodeSet"}},
 		},
-		good: map[string]sample{"others": {with: "SuspendExcNodes=metal-[0-1]\nSuspendExcParts=metal"}},
+		good: map[string]sample{"others": {with: "SuspendExcNodes=metal-[0-1]\nSuspendExcParts=metal"}, "a node set of others": {with: "NodeSet=some Nodes=metal-0\nNodeSet=more Nodes=cpu-1\nSuspendExcNodes=some"}},
 	},
 	"exc-nodes-cut": {
 		bad:  map[string]sample{"a comma in brackets": {with: "SuspendExcNodes=cpu-[1,5]:1", byHand: true, want: []string{"slurm.conf:28:1: error: SuspendExcNodes=cpu-[1,5]:1 has a count, and a comma in brackets; give each range an entry of its own: n[1-2]:1,n[5-6]:1"}}},
@@ -210,7 +212,7 @@ var exceptionSamples = map[string]samplesOf{
 	"exc-dynamic": {
 		bad: map[string]sample{"none": {with: "MaxNodeCount=64\nSuspendExcStates=DRAIN",
 			want: []string{"slurm.conf:29:1: warning: nodes may register themselves (MaxNodeCount), and SuspendExcStates has no DYNAMIC_NORM; set SuspendExcStates=DRAIN,DYNAMIC_NORM"}}},
-		good: map[string]sample{"there": {with: "MaxNodeCount=64\nSuspendExcStates=DYNAMIC_NORM"}, "no power saving": {without: "SuspendTime", with: "MaxNodeCount=64"}, "none may": {}},
+		good: map[string]sample{"no program": {without: "SuspendProgram", with: "MaxNodeCount=64"}, "no other program": {without: "ResumeProgram", with: "MaxNodeCount=64"}, "there": {with: "MaxNodeCount=64\nSuspendExcStates=DYNAMIC_NORM"}, "no power saving": {without: "SuspendTime", with: "MaxNodeCount=64"}, "none may": {}},
 	},
 }
 
@@ -220,7 +222,9 @@ var nodeSamples = map[string]samplesOf{
 		good: map[string]sample{"cloud": {}, "dynamic": {without: "NodeName PartitionName", with: "MaxNodeCount=5"}},
 	},
 	"cloud-without-partition": {
-		bad: map[string]sample{"none": {with: "NodeName=gpu-[0-3] State=CLOUD", byHand: true, want: []string{"slurm.conf:28:1: warning: gpu-[0-3] are in no partition; add PartitionName=… Nodes=gpu-[0-3]"}}},
+		bad: map[string]sample{
+			"node sets of other nodes": {with: "NodeName=gpu-[0-3] Feature=x State=CLOUD\nNodeSet=g Feature=y\nNodeSet=h Nodes=cpu-1\nNodeSet=i Nodes=gpu-[0-3]\nPartitionName=g Nodes=g,h", byHand: true,
+				want: []string{"slurm.conf:28:1: warning: gpu-[0-3] are in no partition; add PartitionName=… Nodes=gpu-[0-3]"}}, "none": {with: "NodeName=gpu-[0-3] State=CLOUD", byHand: true, want: []string{"slurm.conf:28:1: warning: gpu-[0-3] are in no partition; add PartitionName=… Nodes=gpu-[0-3]"}}},
 		good: map[string]sample{"ALL": {with: "NodeName=gpu-[0-3] State=CLOUD\nPartitionName=all Nodes=ALL"}, "a node set": {with: "NodeName=gpu-[0-3] State=CLOUD Feature=g\nNodeSet=g Feature=g\nPartitionName=g Nodes=g"},
 			"by name": {with: "NodeName=gpu-[0-3] State=CLOUD\nNodeSet=g Nodes=gpu-[0-3]\nPartitionName=g Nodes=g"}},
 	},
@@ -249,8 +253,9 @@ var nodeSamples = map[string]samplesOf{
 		good: map[string]sample{"default": {without: "SelectType", with: "MaxNodeCount=64"}},
 	},
 	"dynamic-without-partition": {
-		bad:  map[string]sample{"none": {with: "MaxNodeCount=64", byHand: true, want: []string{"slurm.conf:28:1: warning: nodes may register themselves (MaxNodeCount), and no partition takes them; add NodeSet=dyn Feature=dyn and PartitionName=dyn Nodes=dyn"}}},
-		good: map[string]sample{"ALL": {with: "MaxNodeCount=64\nPartitionName=all Nodes=ALL"}, "by feature": {with: "MaxNodeCount=64\nNodeSet=d Feature=d\nPartitionName=d Nodes=d"}},
+		bad: map[string]sample{"a node set that no partition names": {with: "MaxNodeCount=64\nNodeSet=d Feature=d\nNodeSet=e Nodes=metal-0\nPartitionName=d Nodes=e", byHand: true, want: []string{"slurm.conf:28:1: warning: nodes may register themselves (MaxNodeCount), and no partition takes them; add NodeSet=dyn Feature=dyn and PartitionName=dyn Nodes=dyn"}},
+			"none": {with: "MaxNodeCount=64", byHand: true, want: []string{"slurm.conf:28:1: warning: nodes may register themselves (MaxNodeCount), and no partition takes them; add NodeSet=dyn Feature=dyn and PartitionName=dyn Nodes=dyn"}}},
+		good: map[string]sample{"ALL and others": {with: "MaxNodeCount=64\nPartitionName=all Nodes=ALL,metal-0"}, "ALL": {with: "MaxNodeCount=64\nPartitionName=all Nodes=ALL"}, "by feature": {with: "MaxNodeCount=64\nNodeSet=d Feature=d\nPartitionName=d Nodes=d"}},
 	},
 }
 
@@ -262,12 +267,17 @@ var gresSamples = map[string]samplesOf{
 	},
 	"gres-conf": {
 		bad: map[string]sample{
-			"no file":        {with: gpus, byHand: true, want: []string{"slurm.conf:28:20: error: gpu-[0-3] have Gres=gpu:h100:2, and gres.conf has no line for them; add to gres.conf: NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia[0-1]"}},
-			"of other nodes": {with: gpus, gres: "NodeName=metal-0 Name=gpu File=/dev/nvidia[0-1]", byHand: true, want: []string{"slurm.conf:28:20: error: gpu-[0-3] have Gres=gpu:h100:2, and gres.conf has no line for them; add to gres.conf: NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia[0-1]"}},
-			"no File":        {with: gpus, gres: "Name=gpu Count=2", byHand: true, want: []string{"slurm.conf:28:20: error: gpu-[0-3] have Gres=gpu:h100:2, and gres.conf has 0 GPUs with File for them; add to gres.conf: NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia[0-1]"}},
-			"too few":        {with: gpus, gres: "NodeName=gpu-[0-9] Name=gpu File=/dev/nvidia0", byHand: true, want: []string{"slurm.conf:28:20: error: gpu-[0-3] have Gres=gpu:h100:2, and gres.conf has 1 GPUs with File for them; add to gres.conf: NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia[0-1]"}},
+			"no file":         {with: gpus, byHand: true, want: []string{"slurm.conf:28:20: error: gpu-[0-3] have Gres=gpu:h100:2, and gres.conf has no line for them; add to gres.conf: NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia[0-1]"}},
+			"of other nodes":  {with: gpus, gres: "NodeName=metal-0 Name=gpu File=/dev/nvidia[0-1]", byHand: true, want: []string{"slurm.conf:28:20: error: gpu-[0-3] have Gres=gpu:h100:2, and gres.conf has no line for them; add to gres.conf: NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia[0-1]"}},
+			"of another name": {with: gpus, gres: "NodeName=gpu-[0-3] Name=mps File=/dev/nvidia[0-1]", byHand: true, want: []string{"slurm.conf:28:20: error: gpu-[0-3] have Gres=gpu:h100:2, and gres.conf has no line for them; add to gres.conf: NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia[0-1]"}},
+			"AutoDetect off":  {with: gpus, gres: "AutoDetect=off", byHand: true, want: []string{"slurm.conf:28:20: error: gpu-[0-3] have Gres=gpu:h100:2, and gres.conf has no line for them; add to gres.conf: NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia[0-1]"}},
+			"no File":         {with: gpus, gres: "Name=gpu Count=2", byHand: true, want: []string{"slurm.conf:28:20: error: gpu-[0-3] have Gres=gpu:h100:2, and gres.conf has 0 GPUs with File for them; add to gres.conf: NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia[0-1]"}},
+			"too few":         {with: gpus, gres: "NodeName=gpu-[0-9] Name=gpu File=/dev/nvidia0", byHand: true, want: []string{"slurm.conf:28:20: error: gpu-[0-3] have Gres=gpu:h100:2, and gres.conf has 1 GPUs with File for them; add to gres.conf: NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia[0-1]"}},
 		},
-		good: map[string]sample{"for all nodes": {with: gpus, gres: "Name=gpu Type=h100 File=/dev/nvidia[0-1]"}, "two lines": {with: gpus, gres: "NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia0\nNodeName=gpu-[0-3] Name=gpu File=/dev/nvidia1"},
+		good: map[string]sample{
+			"beside others":       {with: gpus, gres: "Name=shard Count=4\nNodeName=metal-0 Name=gpu File=/dev/nvidia0\nNodeName=gpu-[0-3] AutoDetect=off Name=gpu File=/dev/nvidia[0-1]"},
+			"on the line (26.05)": {with: "NodeName=gpu-[0-3] Gres=gpu:h100:2 GresConf=/etc/slurm/g.conf State=CLOUD\nGresTypes=gpu\nPartitionName=gpu Nodes=gpu-[0-3]"},
+			"for all nodes":       {with: gpus, gres: "Name=gpu Type=h100 File=/dev/nvidia[0-1]"}, "two lines": {with: gpus, gres: "NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia0\nNodeName=gpu-[0-3] Name=gpu File=/dev/nvidia1"},
 			"found on the node": {with: gpus, gres: "AutoDetect=nvml"}},
 	},
 	"gres-autodetect": {

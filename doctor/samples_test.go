@@ -51,6 +51,9 @@ type sample struct {
 	cgroup  string // CgroupPlugin=disabled unless given; "-": there is no such file
 	conf    string // slurmtide.conf's problem
 	host    *HostFacts
+	sets    []NodeSet // of cluster tide, unless kube says otherwise
+	kube    *KubernetesFacts
+	access  *AccessFacts
 	want    []string // what the rule finds, as Finding.String without the rule's name; none in good samples
 	byHand  bool     // no edit mends it
 }
@@ -84,7 +87,10 @@ func (s sample) facts(t testing.TB) Facts {
 	if s.conf != "" {
 		f.Settings = []string{s.conf}
 	}
-	f.Host = s.host
+	f.Host, f.Kubernetes, f.Access = s.host, s.kube, s.access
+	if s.sets != nil {
+		f.Kubernetes = &KubernetesFacts{Cluster: "tide", NodeSets: s.sets}
+	}
 	return f
 }
 
@@ -97,7 +103,7 @@ func TestClean(t *testing.T) {
 // Every rule has samples in which it finds what it should, and others that are near to these in which it finds nothing.
 func TestRules(t *testing.T) {
 	samples := maps.Collect(func(yield func(string, samplesOf) bool) {
-		for _, some := range []map[string]samplesOf{textSamples, programSamples, hostSamples, timeSamples, parameterSamples, exceptionSamples, nodeSamples, gresSamples, podSamples} {
+		for _, some := range []map[string]samplesOf{textSamples, programSamples, hostSamples, timeSamples, parameterSamples, exceptionSamples, nodeSamples, gresSamples, podSamples, nodeSetSamples, accessSamples} {
 			for name, s := range some {
 				if !yield(name, s) {
 					return
@@ -152,7 +158,41 @@ func (s sample) check(t *testing.T, rule Rule) {
 	texts, err := Fixed(f, findings)
 	require.NoError(t, err)
 	mended := FromTexts(f.Version, texts)
-	mended.Host = f.Host
+	mended.Host, mended.Kubernetes, mended.Access = f.Host, f.Kubernetes, f.Access
 	require.NotNil(t, mended.Cluster, "what was mended is refused by Slurm: %v", mended.Slurm.Check(slurmconf.SlurmConf, f.Version).Err())
 	assert.Empty(t, rule.find(&mended), "after the edits")
+}
+
+// The keys that slurmctld opens.
+func TestKeyFiles(t *testing.T) {
+	for lines, want := range map[string][]string{
+		"":                                     {"slurm.key", "/var/spool/jwt_hs256.key"},
+		"StateSaveLocation=/state":             {"slurm.key", "/state/jwt_hs256.key"},
+		"AuthAltParameters=jwt_key=/a":         {"slurm.key", "/a"},
+		"AuthAltParameters=jwks=/b":            {"slurm.key"},
+		"AuthAltParameters=jwks=/b,jwt_key=/a": {"slurm.key", "/a"},
+		"AuthType=auth/munge\nAuthAltParameters=jwt_key=/a": {"/a"},
+		"AuthType=auth/munge\nAuthAltTypes=auth/slurm":      nil,
+	} {
+		f := sample{with: lines}.facts(t)
+		assert.Equal(t, want, f.KeyFiles(), lines)
+	}
+}
+
+// A diff names each file once, and leaves out those that nothing is mended in.
+func TestDiff(t *testing.T) {
+	f := FromTexts(slurmconf.Version{Major: 26, Minor: 5}, map[string]string{
+		"slurm.conf": "ClusterName=a\nSlurmctldHost=b\nInclude one.conf\nInclude two.conf\nNodeName=c State=CLOUD\n", "one.conf": "ReturnToService=1\n", "two.conf": "KillWait=5\n",
+	})
+	var some []Finding
+	for _, finding := range Check(f) {
+		if finding.Rule == "return-to-service" {
+			some = append(some, finding)
+		}
+	}
+	diff, err := Diff(f, some)
+	require.NoError(t, err)
+	assert.Equal(t, "--- a/one.conf\n+++ b/one.conf\n@@ -1,1 +1,1 @@\n-ReturnToService=1\n+ReturnToService=2\n", diff)
+	_, err = Fixed(f, []Finding{{Rule: "x", edits: []edit{{"none.conf", nil}}}})
+	require.EqualError(t, err, "mending x: none.conf was not read")
 }

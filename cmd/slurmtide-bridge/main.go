@@ -21,7 +21,7 @@ func main() {
 		Name:     "slurmtide",
 		Usage:    "the daemons of Slurmtide",
 		Version:  version,
-		Commands: []*urfave.Command{bridgeCommand()},
+		Commands: []*urfave.Command{bridgeCommand(), doctorCommand()},
 	}
-	os.Exit(cli.Run(context.Background(), app, cli.Daemon(os.Args, "bridge"), os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(cli.Run(context.Background(), app, cli.Daemon(os.Args, "bridge", "doctor"), os.Stdin, os.Stdout, os.Stderr))
 }

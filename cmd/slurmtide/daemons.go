@@ -32,15 +32,19 @@ func daemonCommand(name, usage string) *urfave.Command {
 		Usage:           usage,
 		SkipFlagParsing: true, // flags, --help among them, are the daemon's
 		Action: func(c *urfave.Context) error {
-			program, err := findDaemon("slurmtide-" + name)
-			if err == nil {
-				// The name stays, so that ps shows what was typed.
-				argv := append([]string{os.Args[0], c.Command.Name}, c.Args().Slice()...)
-				err = syscall.Exec(program, argv, os.Environ())
-			}
-			return fmt.Errorf("starting the %s: %w", name, err)
+			return fmt.Errorf("starting the %s: %w", name, become("slurmtide-"+name, c.Command.Name, c.Args().Slice()))
 		},
 	}
+}
+
+// become runs a command of a daemon's program in the place of this one. It returns only if that fails.
+func become(daemon, command string, args []string) error {
+	program, err := findDaemon(daemon)
+	if err != nil {
+		return err
+	}
+	// The name stays, so that ps shows what was typed.
+	return syscall.Exec(program, append([]string{os.Args[0], command}, args...), os.Environ())
 }
 
 // findDaemon looks for the daemon beside this program, and then on PATH.

@@ -160,9 +160,9 @@ func didYouMean(given string, names []string) string {
 }
 
 // Daemon is the command line of a daemon's program. slurmtide passes on what it was called with: slurmtide
-// bridge --cluster c. Somebody who starts the program directly need not say bridge.
-func Daemon(args []string, command string) []string {
-	if len(args) > 1 && (args[1] == command || args[1] == "--version") {
+// bridge --cluster c. Somebody who starts the program directly need not say bridge. others are commands that it has, too.
+func Daemon(args []string, command string, others ...string) []string {
+	if len(args) > 1 && (args[1] == command || args[1] == "--version" || slices.Contains(others, args[1])) {
 		return args
 	}
 	return slices.Insert(slices.Clone(args), min(1, len(args)), command)

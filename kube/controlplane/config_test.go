@@ -67,8 +67,8 @@ func TestConfigFiles(t *testing.T) {
 			},
 		},
 	}
-	// What the doctor says of them: of full what its extraConf asks for, and that its gres.conf is not there.
-	found := map[string][]string{"plain": {"no-nodes"}, "full": {"cloud-dns", "gres-conf", "power-save-interval"}}
+	// What the doctor says of them: of full what its extraConf asks for, that its gres.conf is not there, and that these NodeSets have no template, and another clusterRef.
+	found := map[string][]string{"plain": {"no-nodes"}, "full": {"cloud-dns", "cluster-name", "gres-conf", "nodeset-unusable", "power-save-interval"}}
 	for name, cluster := range tests {
 		t.Run(name, func(t *testing.T) {
 			cluster.Settings = settings
@@ -77,7 +77,7 @@ func TestConfigFiles(t *testing.T) {
 			golden.Compare(t, "testdata/"+name+".slurm.conf", files["slurm.conf"])
 			for _, version := range []string{"24.11", "26.05"} {
 				check(t, files["slurm.conf"], version)
-				assert.Equal(t, found[name], findings(t, files, version))
+				assert.Equal(t, found[name], findings(t, files, version, cluster.NodeSets...))
 			}
 			assert.Equal(t, cgroupConf, files["cgroup.conf"])
 		})

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slurmtide/slurmtide/doctor"
+	"github.com/slurmtide/slurmtide/doctor/live"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/slurmconf"
@@ -56,7 +57,7 @@ func TestClusterExample(t *testing.T) {
 	require.NoError(t, err)
 	for _, version := range []string{"24.11", "26.05"} {
 		check(t, files["slurm.conf"], version)
-		assert.Empty(t, findings(t, files, version))
+		assert.Empty(t, findings(t, files, version, &set))
 	}
 }
 
@@ -85,12 +86,16 @@ func TestAccountingExample(t *testing.T) {
 }
 
 // findings are the rules of slurmtide doctor that find something in a cluster's files, sorted.
-func findings(t *testing.T, files map[string]string, version string) []string {
+func findings(t *testing.T, files map[string]string, version string, sets ...*v1alpha1.NodeSet) []string {
 	t.Helper()
 	v, err := slurmconf.ParseVersion(version)
 	require.NoError(t, err)
 	var rules []string
-	for _, f := range doctor.Check(doctor.FromTexts(v, files)) {
+	facts := doctor.FromTexts(v, files)
+	if len(sets) > 0 {
+		facts.Kubernetes = &doctor.KubernetesFacts{Cluster: sets[0].Spec.ClusterRef.Name, NodeSets: live.NodeSets(sets)}
+	}
+	for _, f := range doctor.Check(facts) {
 		rules = append(rules, f.Rule)
 	}
 	slices.Sort(rules)

@@ -55,22 +55,9 @@ func ClusterRights() []Right {
 func (c *Client) CheckAccess(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
-	rights := Rights()
-	if c.some(func(ns *v1alpha1.NodeSet) bool { return ns.Spec.Boot != nil && ns.Spec.Boot.ProvisioningRequest != nil }) {
-		rights = append(rights, RoomRights()...)
-	}
-	if c.some(func(ns *v1alpha1.NodeSet) bool {
-		return len(ns.Spec.VolumeClaimTemplates) > 0 && whenScaled(&ns.Spec) != v1alpha1.DeleteClaim
-	}) {
-		rights = append(rights, ClaimRights()...)
-	}
-	var missing []string
-	for _, right := range rights {
-		some, err := c.missing(ctx, c.namespace, right)
-		if err != nil {
-			return err
-		}
-		missing = append(missing, some...)
+	missing, err := c.MissingRights(ctx, c.known())
+	if err != nil {
+		return err
 	}
 	if len(missing) == 0 {
 		return nil
@@ -82,17 +69,50 @@ func (c *Client) CheckAccess(ctx context.Context) error {
 	}
 }
 
-// some says whether a NodeSet is one that needs more.
-func (c *Client) some(needs func(*v1alpha1.NodeSet) bool) bool {
+// MissingRights are the rights in the namespace that the bridge lacks, each as "verb resource": those of Rights, and those of RoomRights and ClaimRights that
+// one of the NodeSets needs.
+func (c *Client) MissingRights(ctx context.Context, sets []*v1alpha1.NodeSet) (missing []string, err error) {
+	rights := Rights()
+	if slices.ContainsFunc(sets, func(ns *v1alpha1.NodeSet) bool { return ns.Spec.Boot != nil && ns.Spec.Boot.ProvisioningRequest != nil }) {
+		rights = append(rights, RoomRights()...)
+	}
+	if slices.ContainsFunc(sets, func(ns *v1alpha1.NodeSet) bool {
+		return len(ns.Spec.VolumeClaimTemplates) > 0 && whenScaled(&ns.Spec) != v1alpha1.DeleteClaim
+	}) {
+		rights = append(rights, ClaimRights()...)
+	}
+	return c.allMissing(ctx, c.namespace, rights)
+}
+
+// MissingClusterRights are those of ClusterRights that the bridge lacks.
+func (c *Client) MissingClusterRights(ctx context.Context) ([]string, error) {
+	return c.allMissing(ctx, "", ClusterRights())
+}
+
+func (c *Client) allMissing(ctx context.Context, namespace string, rights []Right) (missing []string, err error) {
+	for _, right := range rights {
+		some, err := c.missing(ctx, namespace, right)
+		if err != nil {
+			return nil, err
+		}
+		missing = append(missing, some...)
+	}
+	return missing, nil
+}
+
+// known are the NodeSets that have been read.
+func (c *Client) known() (sets []*v1alpha1.NodeSet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nodeSets == nil {
-		return false
+		return nil
 	}
-	return slices.ContainsFunc(c.nodeSets.List(), func(obj any) bool {
-		ns, ok := obj.(*v1alpha1.NodeSet)
-		return ok && needs(ns)
-	})
+	for _, obj := range c.nodeSets.List() {
+		if ns, ok := obj.(*v1alpha1.NodeSet); ok {
+			sets = append(sets, ns)
+		}
+	}
+	return sets
 }
 
 // Rules are the rights as a Role or ClusterRole gives them.

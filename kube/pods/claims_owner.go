@@ -102,13 +102,12 @@ func (l *Claims) round(ctx context.Context) error {
 // withClaims are the NodeSets whose nodes have volumes of their own, by name, and their policies.
 func (c *Client) withClaims() (sets map[string]*v1alpha1.NodeSet, policies map[types.UID]v1alpha1.ClaimRetentionPolicy) {
 	sets, policies = map[string]*v1alpha1.NodeSet{}, map[types.UID]v1alpha1.ClaimRetentionPolicy{}
-	c.some(func(ns *v1alpha1.NodeSet) bool {
+	for _, ns := range c.known() {
 		if len(ns.Spec.VolumeClaimTemplates) > 0 && ns.Spec.ClusterRef.Name == c.opts.Cluster {
 			sets[ns.Name] = ns
 			policies[ns.UID] = v1alpha1.ClaimRetentionPolicy{WhenDeleted: whenDeleted(&ns.Spec), WhenScaled: whenScaled(&ns.Spec)}
 		}
-		return false
-	})
+	}
 	return sets, policies
 }
 

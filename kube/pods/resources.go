@@ -49,6 +49,17 @@ func defaultResources(c *corev1.Container, shape *v1alpha1.Shape) {
 	}
 }
 
+// MemoryLimitMiB is how much memory the slurmd container of a pod may have, in MiB; 0: as much as the host has.
+func MemoryLimitMiB(spec *v1alpha1.NodeSetSpec) int64 {
+	slurmd := slurmdContainer(&spec.Template.Spec)
+	if slurmd == nil {
+		return 0
+	}
+	slurmd = slurmd.DeepCopy()
+	defaultResources(slurmd, &spec.Shape)
+	return slurmd.Resources.Limits.Memory().Value() >> 20
+}
+
 // checkResources reports what the slurmd container could never give to Slurm.
 func checkResources(r *corev1.ResourceRequirements, shape *v1alpha1.Shape) error {
 	if limit, ok := r.Limits[corev1.ResourceCPU]; ok && limit.Cmp(*resource.NewQuantity(int64(shape.CPUs), resource.DecimalSI)) < 0 {
