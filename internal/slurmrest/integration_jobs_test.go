@@ -278,6 +278,19 @@ func TestRealArraysAndHetJobs(t *testing.T) {
 			}
 			return len(tasks) == 3
 		})
+		// The task that bears the array's ID is told alone why it is given back.
+		require.NoError(t, r.UpdateJob(r.ctx, powersave.JobUpdate{ID: array, AdminComment: new("slurmtide: of one task")}))
+		for _, task := range tasks {
+			jobs, err := r.Jobs(r.ctx, task.ID)
+			require.NoError(t, err)
+			for _, j := range jobs {
+				if j.ID == array {
+					assert.Equal(t, "slurmtide: of one task", j.AdminComment)
+				} else {
+					assert.Empty(t, j.AdminComment, j.Name())
+				}
+			}
+		}
 		for _, task := range tasks {
 			if task.ID == array { // cancelled by its ID alone it would take the others along
 				require.NoError(t, r.CancelJob(r.ctx, task))

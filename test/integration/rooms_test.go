@@ -48,7 +48,8 @@ func TestRooms(t *testing.T) {
 			c.eventually("pods that use the room", func() (bool, string) {
 				using := 0
 				for _, p := range c.slurmdPods() {
-					if p.Annotations[v1alpha1.AnnotationConsumeProvisioningRequest] == request.GetName() {
+					if p.Annotations[v1alpha1.AnnotationConsumeProvisioningRequest] == request.GetName() &&
+						p.Annotations[v1alpha1.AnnotationProvisioningClassName] == "test.slurmtide.io" {
 						using++
 					}
 				}
