@@ -98,6 +98,11 @@ func Config(c Cluster) (map[string]string, error) {
 	); err != nil {
 		return nil, err
 	}
+	if c.Controller.Spec.Metrics.Enabled {
+		if err := f.Add("\n# --- spec.metrics ---\nMetricsType=metrics/openmetrics"); err != nil {
+			return nil, err
+		}
+	}
 	if c.JWKS != "" {
 		if _, theirs := files[jwksFile]; theirs {
 			return nil, fmt.Errorf("%s: one of the ConfigMaps of spec.configFileRefs has %s, too: remove one of them", jwksField, jwksFile)

@@ -37,6 +37,18 @@ func nodeSet(name, nodes string, change func(*v1alpha1.NodeSet)) *v1alpha1.NodeS
 	return set
 }
 
+// Only who asks for metrics gets the line: a Slurm before 25.11 does not know it.
+func TestConfigMetrics(t *testing.T) {
+	const line = "MetricsType=metrics/openmetrics"
+	files, err := Config(Cluster{Controller: controller(nil), Settings: settings})
+	require.NoError(t, err)
+	assert.NotContains(t, files["slurm.conf"], "Metrics")
+	files, err = Config(Cluster{Controller: controller(func(c *v1alpha1.Controller) { c.Spec.Metrics.Enabled = true }), Settings: settings})
+	require.NoError(t, err)
+	assert.Contains(t, files["slurm.conf"], "\n"+line+"\n")
+	check(t, files["slurm.conf"], "26.05")
+}
+
 // Whole files, in testdata.
 func TestConfigFiles(t *testing.T) {
 	tests := map[string]Cluster{

@@ -45,13 +45,18 @@ func (p *plane) testValidation(t *testing.T) {
 		"spec.slurmctld.livenessProbe.failureThreshold": func(c *v1alpha1.Controller) {
 			c.Spec.Slurmctld.LivenessProbe = &v1alpha1.ProbeOptions{FailureThreshold: -1}
 		},
-		"spec.slurmctld.startupProbe.timeoutSeconds": func(c *v1alpha1.Controller) { c.Spec.Slurmctld.StartupProbe = &v1alpha1.ProbeOptions{TimeoutSeconds: 601} },
+		"spec.slurmctld.startupProbe.timeoutSeconds": func(c *v1alpha1.Controller) {
+			c.Spec.Slurmctld.StartupProbe = &v1alpha1.ProbeOptions{TimeoutSeconds: 601}
+		},
 		"spec.backups: Invalid value: 4": func(c *v1alpha1.Controller) { c.Spec.Backups = 4 },
 		"spec.backups is for slurmctlds that are started here": func(c *v1alpha1.Controller) {
 			c.Spec.Backups, c.Spec.External, c.Spec.SlurmKeyRef, c.Spec.JWTKeyRef = 1, &v1alpha1.ExternalController{Host: "h"}, key, key
 		},
 		"spec.jwksKeyRef is for a slurmctld that is started here": func(c *v1alpha1.Controller) {
 			c.Spec.External, c.Spec.SlurmKeyRef, c.Spec.JWTKeyRef, c.Spec.JWKSKeyRef = &v1alpha1.ExternalController{Host: "h"}, key, key, &v1alpha1.FileRef{Name: "a", Key: "b"}
+		},
+		"spec.metrics is for a slurmctld that is started here": func(c *v1alpha1.Controller) {
+			c.Spec.External, c.Spec.SlurmKeyRef, c.Spec.JWTKeyRef, c.Spec.Metrics.Enabled = &v1alpha1.ExternalController{Host: "h"}, key, key, true
 		},
 		"storageClassName and resources are for a new claim": func(c *v1alpha1.Controller) {
 			c.Spec.Persistence = v1alpha1.Persistence{ExistingClaim: "a", StorageClassName: new("b")}

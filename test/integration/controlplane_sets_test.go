@@ -70,3 +70,37 @@ func withClaim(set *v1alpha1.NodeSet) {
 	slurmd := &set.Spec.Template.Spec.Containers[0]
 	slurmd.VolumeMounts = append(slurmd.VolumeMounts, corev1.VolumeMount{Name: "scratch", MountPath: "/scratch"})
 }
+
+// testMetrics reads slurmctld's own metrics, which 24.11 has not: it refuses the configuration, and goes on.
+func (p *plane) testMetrics(t *testing.T) {
+	before := p.restarts()
+	enable := func(yes bool) {
+		c := p.controller()
+		c.Spec.Metrics.Enabled = yes
+		_, err := p.tide.SlurmtideV1alpha1().Controllers(p.ns).Update(p.ctx, c, metav1.UpdateOptions{})
+		require.NoError(t, err)
+	}
+	page := func(path string) (string, error) {
+		text, err := p.kube.CoreV1().Pods(p.ns).ProxyGet("http", "tide-controller-0", "6817", path, nil).DoRaw(p.ctx)
+		return string(text), err
+	}
+	nothing, _ := page("/metrics/nodes") // an error, or an empty page
+	assert.NotContains(t, nothing, "slurm_nodes", "nobody has asked for them")
+	enable(true)
+	if p.version == "24.11" {
+		assert.Contains(t, p.waitCondition(v1alpha1.ConditionConfigInForce, "Rejected"), "MetricsType")
+	} else {
+		p.waitInForce()
+		nodes, err := page("/metrics/nodes")
+		require.NoError(t, err)
+		assert.Contains(t, nodes, "\nslurm_nodes 3\n")
+		index, err := page("/metrics")
+		require.NoError(t, err)
+		for _, path := range []string{"/metrics/jobs", "/metrics/partitions", "/metrics/scheduler"} { // what the chart has read
+			assert.Contains(t, index, "'"+path+"'")
+		}
+	}
+	enable(false)
+	p.waitInForce()
+	assert.Equal(t, before, p.restarts())
+}

@@ -88,6 +88,7 @@ func testControlPlane(t *testing.T, version string) {
 	short := p.issued("short")
 	p.try("extraConf changes in place", p.testChange)
 	p.try("files and scripts", p.testFiles)
+	p.try("slurmctld's metrics", p.testMetrics)
 	p.try("extraConf that slurmctld refuses", p.testRefused)
 	p.try("extraConf that ends slurmctld", p.testEnds)
 	p.try("a token is followed by another", func(t *testing.T) { p.testRefresh(t, short) })

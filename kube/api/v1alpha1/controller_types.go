@@ -47,6 +47,7 @@ type ControllerList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.external) || has(self.slurmctld)",message="spec.slurmctld.image is missing: name an image with slurmctld, slurmrestd and scontrol, or set spec.external for a slurmctld elsewhere"
 // +kubebuilder:validation:XValidation:rule="!has(self.external) || has(self.slurmKeyRef) && has(self.jwtKeyRef)",message="spec.external needs slurmKeyRef and jwtKeyRef: a slurmctld elsewhere has its keys already"
 // +kubebuilder:validation:XValidation:rule="!has(self.external) || !has(self.jwksKeyRef)",message="spec.jwksKeyRef is for a slurmctld that is started here; remove it: the slurm.conf of spec.external has its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.external) || !has(self.metrics) || !has(self.metrics.enabled) || !self.metrics.enabled",message="spec.metrics is for a slurmctld that is started here; remove it: the slurm.conf of spec.external has its own MetricsType"
 // +kubebuilder:validation:XValidation:rule="has(self.external) == has(oldSelf.external)",message="spec.external cannot be added or removed: make a new Controller"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterName) == has(oldSelf.clusterName)",message="spec.clusterName cannot be added or removed: slurmctld's state belongs to one cluster name"
 // +kubebuilder:validation:XValidation:rule="has(self.slurmKeyRef) == has(oldSelf.slurmKeyRef)",message="spec.slurmKeyRef cannot be added or removed: every daemon would have to change its key at once"
@@ -151,6 +152,11 @@ type ControllerSpec struct {
 	// +listType=atomic
 	EpilogSlurmctldScriptRefs []ObjectRef `json:"epilogSlurmctldScriptRefs,omitempty"`
 
+	// slurmctld's own metrics.
+	//
+	// +optional
+	Metrics ControllerMetrics `json:"metrics,omitzero"`
+
 	// How many slurmctlds stand by. The first of them that is left takes over when the one in control has been silent for SlurmctldTimeout (extraConf; 120 s
 	// unless it says otherwise), and gives control back when that is there again. All share the state: spec.persistence needs access mode ReadWriteMany, or an
 	// existingClaim that has it. A change starts them anew one by one; jobs run on.
@@ -166,6 +172,15 @@ type ControllerSpec struct {
 	// +optional
 	// +kubebuilder:default={enabled: true}
 	Persistence Persistence `json:"persistence,omitempty"`
+}
+
+// ControllerMetrics are slurmctld's own metrics.
+type ControllerMetrics struct {
+	// Have slurmctld answer them at /metrics of its port (MetricsType=metrics/openmetrics). An older Slurm than 25.11 refuses the configuration then.
+	//
+	// +optional
+	// +kubebuilder:default=false
+	Enabled bool `json:"enabled,omitempty"`
 }
 
 // KeyRef names a key of a Secret of the same namespace.
