@@ -35,6 +35,7 @@ var programSamples = map[string]samplesOf{
 			"none": {without: "ResumeProgram SuspendProgram ResumeFailProgram PrologSlurmctld", want: []string{
 				"slurm.conf: error: there is no ResumeProgram; set ResumeProgram=/opt/slurmtide/resume",
 				"slurm.conf: error: there is no SuspendProgram; set SuspendProgram=/opt/slurmtide/suspend"}},
+			"empty": {with: `ResumeProgram=""`, want: []string{"slurm.conf:27:1: error: there is no ResumeProgram; set ResumeProgram=/opt/slurmtide/resume"}},
 			"one, elsewhere": {without: "SuspendProgram", with: "ResumeProgram=/usr/lib/st/resume",
 				want: []string{"slurm.conf: error: there is no SuspendProgram; set SuspendProgram=/usr/lib/st/suspend"}},
 		},
@@ -57,10 +58,12 @@ var programSamples = map[string]samplesOf{
 		bad: map[string]sample{
 			"shorter": {with: "PrologEpilogTimeout=60", byHand: true,
 				want: []string{"slurm.conf:28:1: hint: PrologEpilogTimeout=60 is shorter than ResumeTimeout, 600; remove PrologEpilogTimeout or set it to 600 at least"}},
+			"the other one stands there, too": {with: "PrologEpilogTimeout=600\nPrologTimeout=60", byHand: true,
+				want: []string{"slurm.conf:29:1: hint: PrologTimeout=60 is shorter than ResumeTimeout, 600; remove PrologTimeout or set it to 600 at least"}},
 			"26.05's own": {with: "PrologTimeout=60", byHand: true,
 				want: []string{"slurm.conf:28:1: hint: PrologTimeout=60 is shorter than ResumeTimeout, 600; remove PrologTimeout or set it to 600 at least"}},
 		},
-		good: map[string]sample{"longer": {with: "PrologEpilogTimeout=600"}, "no gate": {without: "PrologSlurmctld", with: "PrologEpilogTimeout=60"}},
+		good: map[string]sample{"0": {with: "PrologEpilogTimeout=0"}, "no cloud nodes": {without: "NodeName PartitionName", with: "PrologEpilogTimeout=60"}, "longer": {with: "PrologEpilogTimeout=600"}, "no gate": {without: "PrologSlurmctld", with: "PrologEpilogTimeout=60"}},
 	},
 	"program-path": {
 		bad: map[string]sample{

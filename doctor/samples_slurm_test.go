@@ -45,7 +45,7 @@ var timeSamples = map[string]samplesOf{
 			"a partition's": {with: "PartitionName=b Nodes=cpu-[0-9] SuspendTimeout=10",
 				want: []string{"slurm.conf:28:33: warning: SuspendTimeout=10 of partition b; set SuspendTimeout=120 on the line of partition b"}},
 		},
-		good: map[string]sample{"half a minute": {with: "SuspendTimeout=30"}},
+		good: map[string]sample{"half a minute": {with: "SuspendTimeout=30"}, "of a partition": {with: "PartitionName=b Nodes=cpu-[0-9] SuspendTimeout=30"}},
 	},
 	"partition-resume-timeout": {
 		bad: map[string]sample{"longer": {with: "PartitionName=b Nodes=cpu-[0-9] ResumeTimeout=900\nPartitionName=c Nodes=cpu-[0-9] ResumeTimeout=1200", want: []string{
@@ -63,21 +63,23 @@ var timeSamples = map[string]samplesOf{
 			"Slurm's defaults": {without: "ResumeRate SuspendRate", want: []string{
 				"slurm.conf: warning: there is no ResumeRate, so it is 300 nodes a minute; set ResumeRate=0",
 				"slurm.conf: warning: there is no SuspendRate, so it is 60 nodes a minute; set SuspendRate=0"}},
-			"one": {with: "ResumeRate=100", want: []string{"slurm.conf:27:1: warning: ResumeRate=100; set ResumeRate=0"}},
+			"the highest": {with: "ResumeRate=60000", want: []string{"slurm.conf:27:1: warning: ResumeRate=60000; set ResumeRate=0"}},
+			"one":         {with: "ResumeRate=100", want: []string{"slurm.conf:27:1: warning: ResumeRate=100; set ResumeRate=0"}},
 		},
 		good: map[string]sample{"0": {}, "no cloud nodes": {without: "ResumeRate NodeName PartitionName"}},
 	},
 	"rates-too-high": {
 		bad:  map[string]sample{"61000": {with: "SuspendRate=61000", want: []string{"slurm.conf:27:1: error: SuspendRate=61000; set SuspendRate=0"}}},
-		good: map[string]sample{"60000": {with: "SuspendRate=60000"}},
+		good: map[string]sample{"60000": {with: "SuspendRate=60000"}, "no cloud nodes": {without: "NodeName PartitionName", with: "SuspendRate=61000"}},
 	},
 	"batch-start-timeout": {
-		bad:  map[string]sample{"5": {with: "BatchStartTimeout=5", want: []string{"slurm.conf:28:1: warning: BatchStartTimeout=5; set BatchStartTimeout=10, or remove the line"}}},
-		good: map[string]sample{"10": {with: "BatchStartTimeout=10"}, "default": {}},
+		bad: map[string]sample{"dynamic nodes alone": {without: "NodeName PartitionName", with: "BatchStartTimeout=9\nMaxNodeCount=5", want: []string{"slurm.conf:24:1: warning: BatchStartTimeout=9; set BatchStartTimeout=10, or remove the line"}},
+			"5": {with: "BatchStartTimeout=5", want: []string{"slurm.conf:28:1: warning: BatchStartTimeout=5; set BatchStartTimeout=10, or remove the line"}}},
+		good: map[string]sample{"10": {with: "BatchStartTimeout=10"}, "default": {}, "no pods": {without: "NodeName PartitionName", with: "BatchStartTimeout=5"}},
 	},
 	"slurmd-timeout": {
 		bad:  map[string]sample{"0": {with: "SlurmdTimeout=0", want: []string{"slurm.conf:28:1: warning: SlurmdTimeout=0; set SlurmdTimeout=300, or remove the line"}}},
-		good: map[string]sample{"60": {with: "SlurmdTimeout=60"}, "default": {}},
+		good: map[string]sample{"60": {with: "SlurmdTimeout=60"}, "default": {}, "no pods": {without: "NodeName PartitionName", with: "SlurmdTimeout=0"}},
 	},
 }
 
@@ -168,7 +170,7 @@ var parameterSamples = map[string]samplesOf{
 	},
 	"tree-width": {
 		bad:  map[string]sample{"65533": {with: "TreeWidth=65533", want: []string{"slurm.conf:28:1: hint: TreeWidth=65533; remove TreeWidth"}}},
-		good: map[string]sample{"50": {with: "TreeWidth=50"}, "default": {}},
+		good: map[string]sample{"50": {with: "TreeWidth=50"}, "default": {}, "no pods": {without: "NodeName PartitionName", with: "TreeWidth=65533"}},
 	},
 	"route-tree": {
 		bad:  map[string]sample{"dynamic": {with: "TopologyParam=RouteTree\nMaxNodeCount=64", want: []string{"slurm.conf:28:1: warning: TopologyParam has RouteTree, and nodes may register themselves (MaxNodeCount); remove the word"}}},
@@ -298,13 +300,14 @@ var podSamples = map[string]samplesOf{
 	},
 	"process-plugins": {
 		bad: map[string]sample{
-			"Slurm's default": {without: "ProctrackType", want: []string{"slurm.conf: warning: there is no ProctrackType, so it is proctrack/cgroup; set ProctrackType=proctrack/linuxproc"}},
+			"dynamic nodes alone": {without: "NodeName PartitionName ProctrackType", with: "MaxNodeCount=5", want: []string{"slurm.conf: warning: there is no ProctrackType, so it is proctrack/cgroup; set ProctrackType=proctrack/linuxproc"}},
+			"Slurm's default":     {without: "ProctrackType", want: []string{"slurm.conf: warning: there is no ProctrackType, so it is proctrack/cgroup; set ProctrackType=proctrack/linuxproc"}},
 			"all": {with: "ProctrackType=proctrack/cgroup\nTaskPlugin=task/affinity,task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup", want: []string{
 				"slurm.conf:27:1: warning: ProctrackType=proctrack/cgroup; set ProctrackType=proctrack/linuxproc",
 				"slurm.conf:28:1: warning: TaskPlugin=task/affinity,task/cgroup; set TaskPlugin=task/none",
 				"slurm.conf:29:1: warning: JobAcctGatherType=jobacct_gather/cgroup; set JobAcctGatherType=jobacct_gather/none"}},
 		},
-		good: map[string]sample{"others": {with: "TaskPlugin=task/affinity\nJobAcctGatherType=jobacct_gather/linux"}},
+		good: map[string]sample{"others": {with: "TaskPlugin=task/affinity\nJobAcctGatherType=jobacct_gather/linux"}, "no pods": {without: "NodeName PartitionName ProctrackType"}},
 	},
 	"cgroup-plugin": {
 		bad: map[string]sample{
