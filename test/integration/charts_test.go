@@ -86,6 +86,7 @@ nodeSets:
 	})
 	sub("helm test", c.testHelmTest)
 	sub("refused", c.testServerRefuses)
+	sub("secrets in use", c.testSecrets)
 	sub("upgrade and rollback", c.testUpgrade)
 	sub("accounting, and not any more", c.testAccounting)
 	sub("all namespaces", c.testAllNamespaces)
@@ -109,14 +110,14 @@ func (c *charts) testInstall(t *testing.T) {
 	helm(t, append([]string{"install", "--dry-run=server"}, dry...)...)
 	kubectl(t, helm(t, append([]string{"template", "--no-hooks"}, dry...)...), "apply", "--dry-run=server", "-f", "-")
 	// And so with everything that can be switched on, but what wants the Prometheus operator.
-	for chart, less := range map[string]string{"slurm": "metrics.serviceMonitor.enabled=false", "slurmtide": "metrics.podMonitor.enabled=false,scaler.clusters[0].namespace=" + c.ns} {
+	for chart, less := range map[string]string{"slurm": "metrics.serviceMonitor.enabled=false,metrics.slurmctld.enabled=false", "slurmtide": "metrics.podMonitor.enabled=false,scaler.clusters[0].namespace=" + c.ns} {
 		all := helm(t, "template", "--no-hooks", chart, "helm/"+chart, "-n", c.ns, "-f", "test/charts/testdata/"+chart+"-all.values.yaml", "--set", "metrics.prometheusRule.enabled=false,"+less)
 		kubectl(t, all, "apply", "--dry-run=server", "-f", "-")
 	}
 	checks := time.Since(began)
 
 	began = time.Now()
-	helm(t, "install", "slurmtide", "helm/slurmtide", "-n", daemons, "--set", "image.tag=dev", "--set", "controller.namespaces={"+c.ns+"}")
+	helm(t, "install", "slurmtide", "helm/slurmtide", "-n", daemons, "--set", "image.tag=dev,secretPolicy.enabled=true", "--set", "controller.namespaces={"+c.ns+"}")
 	notes := helm(t, append([]string{"install"}, dry...)...)
 	assert.Contains(t, notes, "kubectl -n "+c.ns+" exec tide-controller-0 -c slurmctld -- sinfo")
 	c.eventually("sinfo to answer", func() (bool, string) {
@@ -169,6 +170,48 @@ func (c *charts) testServerRefuses(t *testing.T) {
 	out, err := tryHelm(t.Context(), "rollback", "tide", "1", "-n", c.ns)
 	require.NoError(t, err, out)
 	c.waitInForce()
+}
+
+// testSecrets sees that Secrets that objects use stay, and that all others can be deleted. That those in use go with what uses them, "uninstall, and again" shows.
+func (c *charts) testSecrets(t *testing.T) {
+	secrets, tide := c.kube.CoreV1().Secrets(c.ns), c.tide.SlurmtideV1alpha1()
+	for _, name := range []string{"db", "jwt", "free", "kept-auth-slurm", "gone-auth-slurm"} {
+		c.createSecret(name, map[string][]byte{"key": []byte("0123456789abcdef")})
+	}
+	key := func(name string) *v1alpha1.KeyRef { return &v1alpha1.KeyRef{Name: name, Key: "key"} }
+	_, err := tide.Accountings(c.ns).Create(c.ctx, &v1alpha1.Accounting{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Spec: v1alpha1.AccountingSpec{
+		Slurmdbd: &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "none"}}, StorageConfig: &v1alpha1.StorageConfig{Host: "nowhere", PasswordKeyRef: *key("db")},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = tide.Tokens(c.ns).Create(c.ctx, &v1alpha1.Token{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Spec: v1alpha1.TokenSpec{JWTKeyRef: key("jwt"), Username: "nobody"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	refused := func(name string) (bool, string) {
+		err := secrets.Delete(c.ctx, name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "Secret "+name+" is in use by "), fmt.Sprint(err)
+	}
+	for _, name := range []string{"tide-auth-slurm", "tide-auth-jwths256", "db", "jwt", "kept-auth-slurm"} {
+		c.eventually("Secret "+name+" to be kept", func() (bool, string) { return refused(name) }) // the API server hears of policies and objects a moment later
+	}
+	require.ErrorContains(t, secrets.DeleteCollection(c.ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=tide-auth-slurm"}), "Controller tide")
+	for _, name := range []string{"free", "gone-auth-slurm"} {
+		require.NoError(t, secrets.Delete(c.ctx, name, metav1.DeleteOptions{}), name)
+	}
+	c.eventually("the token", func() (bool, string) {
+		err := secrets.Delete(c.ctx, "kept", metav1.DeleteOptions{}) // another one is made
+		return err == nil, fmt.Sprint(err)
+	})
+	require.NoError(t, tide.Accountings(c.ns).Delete(c.ctx, "kept", metav1.DeleteOptions{}))
+	require.NoError(t, tide.Tokens(c.ns).Delete(c.ctx, "kept", metav1.DeleteOptions{}))
+	for _, name := range []string{"db", "jwt", "kept-auth-slurm"} {
+		c.eventually("Secret "+name+" to go", func() (bool, string) {
+			err := secrets.Delete(c.ctx, name, metav1.DeleteOptions{})
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+	c.eventually("what was made for them to go", func() (bool, string) {
+		left := runKubectl(t, "-n", c.ns, "get", "statefulsets,secrets,pods", "-l", "slurmtide.io/accounting=kept", "-o", "name")
+		return left == "", left
+	})
 }
 
 func (c *charts) testUpgrade(t *testing.T) {
@@ -250,7 +293,7 @@ func (c *charts) testAllNamespaces(t *testing.T) {
 	assert.Equal(t, "no", may("list", "secrets", c.ns))
 	assert.Equal(t, "no", may("update", "secrets", "default"))
 	assert.Equal(t, "no", may("list", "nodes", c.ns))
-	helm(t, "upgrade", "slurmtide", "helm/slurmtide", "-n", daemons, "--set", "image.tag=dev", "--wait")
+	helm(t, "upgrade", "slurmtide", "helm/slurmtide", "-n", daemons, "--set", "image.tag=dev,secretPolicy.enabled=true", "--wait")
 	assert.Equal(t, "yes", may("update", "secrets", "default"))
 	assert.Equal(t, "no", may("list", "secrets", "default"))
 	c.setExtra(c.controller().Spec.ExtraConf + "MaxJobCount=4321\n")
@@ -304,7 +347,7 @@ func (c *charts) testUninstall(t *testing.T) {
 	helm(t, "uninstall", "slurmtide", "-n", daemons, "--wait")
 	c.eventually("the daemons to go", func() (bool, string) {
 		left := c.left(t, daemons)
-		for _, kind := range []string{"clusterroles", "clusterrolebindings"} {
+		for _, kind := range []string{"clusterroles", "clusterrolebindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
 			left = append(left, strings.Fields(runKubectl(t, "get", kind, "-l", "app.kubernetes.io/instance=slurmtide", "-o", "name"))...)
 		}
 		left = slices.DeleteFunc(left, func(name string) bool {
