@@ -4,6 +4,8 @@ package integration
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
@@ -103,4 +106,38 @@ func (p *plane) testMetrics(t *testing.T) {
 	enable(false)
 	p.waitInForce()
 	assert.Equal(t, before, p.restarts())
+}
+
+// withScripts gives nodes the programs that slurmctld does not hand out, as docs/examples/nodeset-scripts.yaml does.
+func (p *plane) withScripts(set *v1alpha1.NodeSet) {
+	text, err := os.ReadFile("../../docs/examples/nodeset-scripts.yaml")
+	require.NoError(p.t, err)
+	var example v1alpha1.NodeSet
+	require.NoError(p.t, yaml.UnmarshalStrict(text, &example))
+	from, to := &example.Spec.Template.Spec, &set.Spec.Template.Spec
+	to.Volumes = append(to.Volumes, from.Volumes...)
+	to.Containers[0].VolumeMounts = append(to.Containers[0].VolumeMounts, from.Containers[0].VolumeMounts...)
+	_, err = p.kube.CoreV1().ConfigMaps(p.ns).Create(p.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "node-scripts"}, Data: map[string]string{
+		"health-check": "#!/bin/sh\necho \"$SLURMD_NODENAME\" >/tmp/healthy\n",
+		"task-prolog":  "#!/bin/sh\necho export FROM_TASK_PROLOG=$SLURM_JOB_ID\n",
+	}}, metav1.CreateOptions{})
+	require.NoError(p.t, err)
+}
+
+// testScripts has slurmd run a health check and a task prolog of its pod, with slurm.conf's lines as the example has them.
+func (p *plane) testScripts(t *testing.T) {
+	text, err := os.ReadFile("../../docs/examples/nodeset-scripts.yaml")
+	require.NoError(t, err)
+	lines := ""
+	for _, line := range regexp.MustCompile(`(?m)^#   (\w+=\S+)$`).FindAllStringSubmatch(string(text), -1) {
+		lines += line[1] + "\n"
+	}
+	require.Equal(t, 3, strings.Count(lines, "\n"), lines)
+	p.waitZero("more-[0-1]") // slurmd looks after its health when it starts
+	before := p.controller().Spec.ExtraConf
+	p.setExtra(before + lines)
+	p.waitInForce()
+	p.waitJob(p.sbatch(`srun sh -c 'test "$FROM_TASK_PROLOG" = $SLURM_JOB_ID' && grep -qx more-1 /tmp/healthy`, "-p", "more", "--nodelist=more-1"), "COMPLETED")
+	p.setExtra(before)
+	p.waitInForce()
 }

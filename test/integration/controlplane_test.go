@@ -112,7 +112,7 @@ func testControlPlane(t *testing.T, version string) {
 		p.waitJob(p.sbatch("hostname", "--constraint=fast&gen4"), "COMPLETED")
 	})
 	p.try("another NodeSet", func(*testing.T) {
-		p.createSet("more", "more-[0-1]", withClaim)
+		p.createSet("more", "more-[0-1]", withClaim, p.withScripts)
 		p.eventually("its nodes", func() (bool, string) {
 			out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
 			return strings.Contains(out, "more 2 idle~"), out
@@ -124,6 +124,7 @@ func testControlPlane(t *testing.T, version string) {
 		p.waitZero("more-[0-1]")
 		p.waitJob(p.sbatch("test -e /scratch/file", "-p", "more", "--nodelist=more-0"), "COMPLETED")
 	})
+	p.try("scripts of the nodes", p.testScripts)
 	p.try("a NodeSet goes under a job", p.testSetGoes)
 	p.try("at rest nothing is written", p.testRest)
 	p.try("deleted and made again", p.testAgain)

@@ -1,0 +1,51 @@
+package pods
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+// examplePod is the pod of an example's first node. TestExamples has an API server look at all of them.
+func examplePod(t *testing.T, name string) *corev1.Pod {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../docs/examples", name))
+	require.NoError(t, err)
+	var ns v1alpha1.NodeSet
+	require.NoError(t, yaml.UnmarshalStrict(text, &ns))
+	set := Validate([]*v1alpha1.NodeSet{&ns})[0]
+	require.Empty(t, set.Problem)
+	pod, err := Build(&ns, set.Nodes.At(0), 1, "example", PodOptions{Cluster: "tide", ConfServer: "slurmctld:6817", Job: 7})
+	require.NoError(t, err)
+	return pod
+}
+
+// What an adapter of SR-IOV takes comes to the pod: its resource, beside those of the shape, the network, the memory limit's capability, and the fabric.
+func TestExampleInfiniBand(t *testing.T) {
+	pod := examplePod(t, "nodeset-infiniband.yaml")
+	slurmd := pod.Spec.Containers[0]
+	assert.Equal(t, "ib0", pod.Annotations["k8s.v1.cni.cncf.io/networks"])
+	assert.Equal(t, resource.MustParse("1"), slurmd.Resources.Limits["example.com/ib_vf"])
+	assert.Contains(t, slurmd.Resources.Limits, corev1.ResourceMemory, "which is of the shape")
+	assert.Equal(t, []corev1.Capability{"SYS_RESOURCE"}, slurmd.SecurityContext.Capabilities.Add)
+	assert.Equal(t, `ulimit -l unlimited; exec "$@"`, slurmd.Command[2])
+	assert.Equal(t, []string{"slurmd", "-D", "-b", "-N", "ib-0"}, slurmd.Args[:5], "which the command runs")
+	near := pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	require.Len(t, near, 1)
+	assert.Equal(t, "network.example.com/fabric", near[0].TopologyKey)
+}
+
+// Scripts lie where slurm.conf says, and all may run them.
+func TestExampleScripts(t *testing.T) {
+	pod := examplePod(t, "nodeset-scripts.yaml")
+	assert.Equal(t, []corev1.VolumeMount{{Name: "scripts", MountPath: "/etc/slurm-site", ReadOnly: true}}, pod.Spec.Containers[0].VolumeMounts)
+	assert.Equal(t, int32(0o555), *pod.Spec.Volumes[0].ConfigMap.DefaultMode)
+}
