@@ -14,10 +14,11 @@ import (
 // counted from when nothing keeps the bridge from its work.
 
 const (
-	stale  = 15 * time.Second // what the engine knows may be behind: one slow read and a bit
-	idle   = 35 * time.Second // what is only seen by reads while nothing happens
-	prompt = 10 * time.Second // what needs a few calls, all of which work
-	orphan = 60 * time.Second // an orphan may live, or a power-up stay without a pod
+	stale      = 15 * time.Second // what the engine knows may be behind: one slow read and a bit
+	idle       = 35 * time.Second // what is only seen by reads while nothing happens
+	prompt     = 10 * time.Second // what needs a few calls, all of which work
+	inUseSlack = 6 * time.Second  // what the engine may take a read for, and a call
+	orphan     = 60 * time.Second // an orphan may live, or a power-up stay without a pod
 )
 
 // mayDelete is the promise that matters most.
@@ -26,7 +27,14 @@ func (w *world) mayDelete(a powersave.DeletePod) {
 	if p := w.pods[n.index]; p == nil || p.UID != a.UID || p.Phase == powersave.PodTerminating && !p.stays || p.Phase == powersave.PodFailed {
 		return
 	}
-	if n.uid == a.UID && n.serves() && !n.down && w.now.Sub(n.since) > stale && w.now.Sub(n.changed) > stale {
+	slack, runs := stale, slices.ContainsFunc(n.jobs, func(j *slurmJob) bool { return j.state == running })
+	switch calm := w.now.After(w.rough); {
+	case calm && runs: // nothing excuses that
+		slack = -1
+	case calm || runs:
+		slack = inUseSlack
+	}
+	if n.uid == a.UID && n.serves() && !n.down && w.now.Sub(n.since) > slack && w.now.Sub(n.changed) > slack {
 		w.breaks("deletes a pod in use", "%s of %s, which is %s since %.3f: %s", a.UID, a.Node, n.state(), n.since.Sub(start).Seconds(), a.Why)
 	}
 }
@@ -179,6 +187,7 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 	w.mayGiveUp(a)
 	w.mayComeFirst(a)
 	w.mayBlameRoom(a)
+	w.opens(w.node(a.Node), a)
 	w.backAt = w.now
 	for _, id := range a.Jobs {
 		w.job(id).failedAt = w.now
@@ -304,6 +313,7 @@ func (w *world) patrolNode(n *node, p *pod) {
 	}
 	w.patrolHost(n, p)
 	w.patrolUpdate(n, p)
+	w.patrolClosed(n, p)
 	if w.leftDown {
 		w.patrolDown(n, p)
 	}

@@ -265,6 +265,7 @@ func (w *world) power() {
 func (w *world) timeout(n *node) {
 	w.turn(n, powersave.NodePoweringUp|powersave.NodePowerDown|powersave.NodeDrain|powersave.NodeNotResponding, powersave.NodePoweredDown)
 	n.down, n.downSince = true, w.now
+	w.doubtAll(n) // what ResumeFailProgram tells counts, too
 	n.say("ResumeTimeout reached", w.now)
 	for _, j := range slices.Clone(n.jobs) {
 		w.kill(j, false)
@@ -367,9 +368,11 @@ func (w *world) answerRead(life int, d time.Duration, ev powersave.Event) {
 	if life != w.life {
 		return
 	}
+	asked := w.reads[len(w.reads)-1]
 	w.after(d, func() {
 		if life == w.life {
 			w.reading = false
+			w.sighted(ev, asked)
 			w.step(ev)
 		}
 	})

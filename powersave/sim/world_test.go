@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
@@ -86,6 +87,7 @@ type world struct {
 	autoscaler
 	hardware
 	updating
+	breaking
 }
 
 // spooled is a request, and the power epoch each node was in when the program was called.
@@ -249,12 +251,22 @@ func (w *world) act(a powersave.Action) {
 			return
 		}
 		w.mayBoot(n, a)
+		w.mayTry(n, a)
+		if a.Request == "" && n.pods == 0 {
+			w.mayFind(n, powersave.NodePoweringUp, "boots")
+		}
 		w.mayUseRoom(n, a)
 		n.creating++
 		w.call(w.delay(50*time.Millisecond, createSlow, n.index, 20*time.Second), func() { w.create(a, n, life) })
 	case powersave.DeletePod:
 		w.mayDelete(a)
 		n := w.node(a.Node)
+		if a.Why == "orphan" {
+			w.mayFind(n, powersave.NodePoweredDown, "removes the pod of")
+		}
+		if a.Why == "no room on its offering" {
+			w.movesOn(n)
+		}
 		w.call(w.delay(50*time.Millisecond, deleteSlow, n.index, 30*time.Second), func() { w.remove(a, n, life) })
 	case powersave.UpdateNodes:
 		w.mayAskForce(a.Update)
@@ -273,7 +285,12 @@ func (w *world) act(a powersave.Action) {
 		w.readBacks(life)
 	case powersave.HoldJob:
 		w.call(w.delay(50*time.Millisecond, holdSlow, 0, 8*time.Second), func() { w.holdJob(a, w.now.Add(a.Delay), life) })
+	case powersave.Report:
+		if strings.HasSuffix(a.Text, ": trying another offering") {
+			w.movesOn(w.node(a.Node))
+		}
 	case powersave.BootDone:
+		w.probed(w.node(a.Boot.Node), true)
 		for _, id := range a.Boot.Jobs {
 			w.job(id).holds = 0 // a slice that is up may be all of it
 		}
@@ -354,7 +371,9 @@ func (w *world) tellSets(d time.Duration) {
 	life := w.life
 	w.after(d, func() {
 		if life == w.life {
-			w.step(powersave.NodeSetsRead{NodeSets: w.sets()})
+			sets := w.sets()
+			w.toldSets(sets)
+			w.step(powersave.NodeSetsRead{NodeSets: sets})
 		}
 	})
 }
@@ -478,63 +497,4 @@ func (w *world) spoolIt(r spooled) {
 			}
 		})
 	}
-}
-
-// event is something that is to happen.
-type event struct {
-	at    time.Time
-	nanos int64
-	order int
-	do    func()
-}
-
-// queue is a heap of events by time, then by order of arrival.
-type queue struct {
-	heap  []event
-	order int
-}
-
-func (a *event) before(b *event) bool {
-	return a.nanos < b.nanos || a.nanos == b.nanos && a.order < b.order
-}
-
-func (q *queue) push(t time.Time, do func()) {
-	q.order++
-	e := event{t, t.UnixNano(), q.order, do}
-	q.heap = append(q.heap, e)
-	i := len(q.heap) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !e.before(&q.heap[up]) {
-			break
-		}
-		q.heap[i] = q.heap[up]
-		i = up
-	}
-	q.heap[i] = e
-}
-
-func (q *queue) pop() event {
-	top := q.heap[0]
-	last := len(q.heap) - 1
-	e := q.heap[last]
-	q.heap[last] = event{}
-	q.heap = q.heap[:last]
-	for i := 0; last > 0; {
-		down := 2*i + 1
-		if down >= last {
-			q.heap[i] = e
-			break
-		}
-		if down+1 < last && q.heap[down+1].before(&q.heap[down]) {
-			down++
-		}
-		if e.before(&q.heap[down]) {
-			q.heap[i] = e
-			break
-		}
-		q.heap[i] = q.heap[down]
-		i = down
-	}
-	return top
 }
