@@ -39,12 +39,14 @@ type breaking struct {
 	toldAt     [2]time.Time // when that was news
 	tried      [nodeCount]attempt
 	openSince  [nodeCount]time.Time // in Slurm's choice, though its NodeSet is closed
+	offSince   [nodeCount]time.Time // plainly off
 	strays     [nodeCount]stray
 }
 
 // attempt is the newest pod that was asked for a node.
 type attempt struct {
 	life, epoch int
+	generation  int64
 	offering    string
 }
 
@@ -81,11 +83,11 @@ func (w *world) breakerOf(set int, offering string) *breaker {
 	return &w.ofSet[set]
 }
 
-// opens notes what a verdict means for the pods to come. What is not the first for the node, or may be of an older spec, is left out, and so is
-// what Greedy NodeSets and those that ask for room say of room, since they may have known it for longer.
+// opens notes what a verdict means for the pods to come. What is not the first for the node, may be of an older spec, or comes late, is left out,
+// and so is what Greedy NodeSets and those that ask for room say of room, since they may have known it for longer.
 func (w *world) opens(n *node, a powersave.BootFailed) {
 	p, t := w.pods[n.index], &w.tried[n.index]
-	blamed := t.life == -w.life && t.epoch == n.epoch
+	blamed := w.blamed(n)
 	ofPod := p != nil && p.UID == a.UID && p.Phase != powersave.PodTerminating
 	w.probed(n, false)
 	offering := t.offering
@@ -106,13 +108,19 @@ func (w *world) opens(n *node, a powersave.BootFailed) {
 	switch open := b.life == w.life && b.openedAt.After(told); {
 	case open && (b.forGood || !forGood):
 		return
-	case blamed, !ofPod, !told.IsZero() && w.now.Sub(told) < time.Minute:
+	case blamed, !ofPod, strings.HasPrefix(a.Verdict.Reason, "not up after"), !told.IsZero() && w.now.Sub(told) < time.Minute:
 		w.doubt(b)
 		return
 	case b.doubt == w.life:
 		return
 	}
 	*b = breaker{life: w.life, forGood: forGood, openedAt: w.now, until: w.now.Add(backoff), probe: b.probe, as: b.as}
+}
+
+// blamed says that a verdict on the boot of the node has been told; who gets it later goes along.
+func (w *world) blamed(n *node) bool {
+	t := w.tried[n.index]
+	return t.life == -w.life && t.epoch == n.epoch
 }
 
 // movesOn notes that a boot goes on with another offering.
@@ -140,8 +148,8 @@ func (w *world) probed(n *node, registered bool) {
 
 // mayTry looks whether a pod may be made at all. One that is made once more for the same boot has leave.
 func (w *world) mayTry(n *node, a powersave.CreatePod) {
-	now := attempt{life: w.life, epoch: n.epoch, offering: a.Offering}
-	again, last := w.tried[n.index] == now, w.tried[n.index]
+	now, last := attempt{life: w.life, epoch: n.epoch, generation: a.Generation, offering: a.Offering}, w.tried[n.index]
+	again := last.life == now.life && last.generation == now.generation && last.offering == now.offering
 	if last.life == w.life && last.offering != a.Offering {
 		w.movesOn(n)
 	}
@@ -153,7 +161,7 @@ func (w *world) mayTry(n *node, a powersave.CreatePod) {
 		m := b.probe
 		switch {
 		case b.openedAt.IsZero() || b.life != w.life || m == n:
-		case m != nil && (m.epoch != b.as.epoch || w.tried[m.index] != b.as || w.strategy[n.set()] == powersave.Greedy): // nobody knows what came of it
+		case m != nil && (m.epoch != b.as.epoch || !m.flags.Any(powersave.NodePoweringUp) || w.tried[m.index] != b.as || w.strategy[n.set()] == powersave.Greedy): // nobody knows what came of it
 			w.doubt(b)
 		case m != nil:
 			w.breaks("makes pods beside the probe", "%s, while %s tries NodeSet %s%s", a.Node, m.name, a.NodeSet, a.Offering)
@@ -172,11 +180,11 @@ const closedReason = powersave.ReasonPrefix + "closed: "
 // patrolClosed looks whether nodes that cannot boot are out of Slurm's choice, and come back when their time has come.
 func (w *world) patrolClosed(n *node, p *pod) {
 	if !n.ours() || p != nil || n.set() == 1 && w.any(changeSets) || n.flags&^powersave.NodeDrain != powersave.NodePoweredDown || n.down || len(n.jobs) > 0 || n.taken() || n.forgotten {
-		w.openSince[n.index] = w.now
+		w.openSince[n.index], w.offSince[n.index] = w.now, w.now
 		return
 	}
 	b, told := &w.ofSet[n.set()], w.toldAt[n.set()]
-	since, closed := w.openSince[n.index], n.flags.Any(powersave.NodeDrain)
+	since, off, closed := w.openSince[n.index], w.offSince[n.index], n.flags.Any(powersave.NodeDrain)
 	switch {
 	case !closed:
 		if b.life != w.life || !b.forGood || !b.openedAt.After(told) || b.probe != nil {
@@ -189,10 +197,10 @@ func (w *world) patrolClosed(n *node, p *pod) {
 	case strings.HasSuffix(n.reason, "Z"):
 		if at, err := time.Parse(time.DateOnly+" 15:04:05Z", start.Format(time.DateOnly)+n.reason[strings.LastIndex(n.reason, " "):]); err != nil {
 			w.breaks("does not say when", "%s", w.show(n))
-		} else if w.smooth(latest(at, n.reasonAt), prompt) {
+		} else if w.smooth(latest(at, n.reasonAt), prompt) && !off.After(at) || w.smooth(off, idle) && !at.After(off) {
 			w.breaks("stays closed", "%s", w.show(n))
 		}
-	case w.smooth(latest(told, n.reasonAt, w.lifeAt), idle) && told.After(n.reasonAt):
+	case w.smooth(latest(told, n.reasonAt, w.lifeAt, off), idle) && told.After(n.reasonAt):
 		w.breaks("stays closed", "%s, and the NodeSet was changed at %.3f", w.show(n), told.Sub(start).Seconds())
 	}
 	w.openSince[n.index] = w.now

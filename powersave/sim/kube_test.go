@@ -371,7 +371,24 @@ func (w *world) listPods(life int) {
 	} else {
 		w.listAgain()
 	}
-	w.deliver(powersave.KubernetesUnread{})
+	if !w.any(kubeAway) {
+		w.deliver(powersave.KubernetesUnread{})
+	}
+}
+
+// loseKubernetes has the bridge find out that the API server is away, and that it is back.
+func (w *world) loseKubernetes(later func(func())) {
+	life := w.life
+	w.after(w.some(2*time.Second, kubeAway, 0), func() {
+		if life == w.life && w.any(kubeAway) {
+			w.step(powersave.KubernetesUnread{Err: "the API server is away"})
+		}
+	})
+	later(func() {
+		if w.listed && !w.any(kubeAway) {
+			w.deliver(powersave.KubernetesUnread{})
+		}
+	})
 }
 
 // listAgain is what a client makes of the list after its watch was broken: news of what it knew and is no more, and of what is new or has

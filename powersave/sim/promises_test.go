@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
-	"github.com/slurmtide/slurmtide/powersave/spool"
 )
 
 // What must hold whatever happens is looked at when the engine asks for something; what must not last, every second,
@@ -184,6 +183,10 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 	if a.Verdict.Trouble == powersave.TroubleNone || a.Verdict.Reason == "" {
 		w.breaks("gives no reason", "verdict on %s: %q", a.Node, a.Verdict)
 	}
+	told := a.Verdict.Trouble == powersave.TroubleRefused || strings.Contains(a.Verdict.Reason, apartErr) // by Slurm, or by an answer
+	if w.blind && !told && !w.blamed(w.node(a.Node)) {
+		w.breaks("gives a boot up unread", "%s: %s", a.Node, a.Verdict)
+	}
 	w.mayGiveUp(a)
 	w.mayComeFirst(a)
 	w.mayBlameRoom(a)
@@ -246,30 +249,6 @@ func (w *world) mayBoot(n *node, a powersave.CreatePod) {
 		if got := latest(w.lifeAt, r.at); r.ID == a.Request && got.Sub(r.Started) > config.FreshFor && n.downReq.After(r.Started) && n.downReq.Before(got) &&
 			n.flags.Any(powersave.NodePoweredDown|powersave.NodePoweringDown) && !n.flags.Any(powersave.NodePowerUp) && len(n.jobs) == 0 {
 			w.breaks("carries out what Slurm has taken back", "%s for %s: %s", r.ID, w.show(n), n.state())
-		}
-	}
-}
-
-func (w *world) finish(id string) {
-	i := slices.IndexFunc(w.spool, func(r spooled) bool { return r.ID == id })
-	if i < 0 {
-		return // it came once more just before it was finished, which does no harm
-	}
-	r := w.spool[i]
-	w.spool[i].done = true
-	w.call(w.some(10*time.Millisecond, programSlow, 3), func() {
-		w.spool = slices.DeleteFunc(w.spool, func(r spooled) bool { return r.ID == id })
-	})
-	for i, epoch := range r.epochs {
-		n, p := w.nodes[i], w.pods[i]
-		switch {
-		case epoch == 0 || n.epoch != epoch:
-		case r.Kind == spool.KindResume && n.flags.Any(powersave.NodePoweringUp) && !n.down:
-			w.breaks("finished early", "%s, but %s is %s", id, n.name, n.state())
-		case r.Kind == spool.KindResumeFail && n.down && n.ours() && strings.HasPrefix(n.reason, "ResumeTimeout") && w.now.After(w.rough):
-			w.breaks("gives no reason", "%s is finished, and %s is %s (%s)", id, n.name, n.state(), n.reason)
-		case r.Kind != spool.KindResume && p != nil && p.Phase != powersave.PodTerminating && !p.lost && w.now.Sub(p.Created) > stale && len(n.jobs) == 0 && n.ours():
-			w.breaks("finished early", "%s, but %s is %s with pod %s", id, n.name, n.state(), p.UID)
 		}
 	}
 }

@@ -131,6 +131,7 @@ const (
 	holdFails
 	holdLost
 	holdSlow
+	finishFails
 	// From here on, what concerns requests for room, bad hardware and nodes DOWN; only schedules that have them draw it.
 	firstMore
 	roomFails // the autoscaler finds none, for good
@@ -177,7 +178,7 @@ var kindNames = [kinds]string{
 	readEmpty: "Slurm shows no nodes", watchSlow: "the watch lags", watchTwice: "the watch says things twice", watchGap: "the watch is broken, then lists anew",
 	programSlow: "programs are slow", programTwice: "programs are called twice", programLost: "programs are killed before they write", programOdd: "programs name odd nodes",
 	gateLate: "start-gates are slow", tellFails: "telling jobs fails", tellLost: "telling jobs is done, but seems to fail", tellSlow: "telling jobs is slow",
-	tellTwice: "what became of telling jobs is said twice", holdFails: "holding jobs fails", holdLost: "holding jobs is done, but seems to fail", holdSlow: "holding jobs is slow",
+	tellTwice: "what became of telling jobs is said twice", holdFails: "holding jobs fails", holdLost: "holding jobs is done, but seems to fail", holdSlow: "holding jobs is slow", finishFails: "removing requests fails",
 	roomFails: "the autoscaler finds no room", roomTries: "the autoscaler finds no room for now", roomTakes: "the autoscaler is slow", roomRevoked: "what room there is is revoked",
 	roomDeleted: "requests for room are deleted by somebody", badHardware: "drained for bad hardware", noteHardware: "a note on its hardware", setDown: "set down by hand", deaf: "slurmd does not answer",
 	askFails: "asking for room fails", askLost: "asking for room is done, but seems to fail", askSlow: "asking for room is slow", askTwice: "what became of asking for room is said twice",
@@ -191,7 +192,7 @@ var kindNames = [kinds]string{
 func (k kind) wide() bool {
 	switch k {
 	case reconfigure, changeSets, lessRoom, noSpot, noOwn, badSet, slices1, slowEpilog, bridgeCrash, slurmctldRestart, kubeAway, slurmAway, readFails, readSlow, readEmpty, watchSlow,
-		watchTwice, watchGap, programSlow, programTwice, programLost, programOdd, gateLate, tellFails, tellLost, tellSlow, tellTwice, holdFails, holdLost, holdSlow:
+		watchTwice, watchGap, programSlow, programTwice, programLost, programOdd, gateLate, tellFails, tellLost, tellSlow, tellTwice, holdFails, holdLost, holdSlow, finishFails:
 		return true
 	default:
 		return k.ofRooms() || k == taintFails || k == taintLost || k > firstUpdate

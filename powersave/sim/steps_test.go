@@ -126,7 +126,10 @@ func (w *world) do(st *step) {
 				}
 			}
 		})
+	case kubeAway:
+		w.loseKubernetes(later)
 	case watchGap:
+		w.step(powersave.HostsUnread{Err: "the watch is broken"})
 		if w.listed {
 			w.listed = false
 			life := w.life

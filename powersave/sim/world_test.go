@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
-	"github.com/slurmtide/slurmtide/powersave/spool"
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
@@ -67,6 +66,7 @@ type world struct {
 	reading   bool
 	reads     []time.Time
 	setsAt    time.Time
+	blind     bool     // it has been told that Kubernetes cannot be read
 	spec      [2]int64 // metadata.generation of the NodeSets
 	toMend    [2]bool  // people have had something to change in its spec
 	listed    bool     // this life's watch of pods has begun
@@ -88,14 +88,6 @@ type world struct {
 	hardware
 	updating
 	breaking
-}
-
-// spooled is a request, and the power epoch each node was in when the program was called.
-type spooled struct {
-	powersave.Request
-	epochs [nodeCount]int // 0: not named
-	at     time.Time
-	done   bool // it is being removed
 }
 
 func run(s schedule) *world { return (&world{schedule: s}).run() }
@@ -203,6 +195,9 @@ func (w *world) step(ev powersave.Event) {
 	}
 	if w.out != nil {
 		w.logEvent(ev)
+	}
+	if u, ok := ev.(powersave.KubernetesUnread); ok {
+		w.blind = u.Err != ""
 	}
 	if told, ok := ev.(powersave.JobTold); ok && len(told.Parts) > 1 {
 		w.job(told.Job).parts[0].hetLife = w.life
@@ -338,7 +333,7 @@ func (w *world) strikes(a powersave.Action) bool {
 func (w *world) startBridge() {
 	w.logf("bridge starts")
 	w.engine, w.listed, w.shown, w.unseen, w.hostsListed, w.reading, w.watchAt = powersave.New(w.config()), false, nil, nil, false, false, w.now
-	w.readingRooms, w.roomsSeen = false, false
+	w.readingRooms, w.roomsSeen, w.blind = false, false, false
 	w.life++
 	w.lifeAt = w.now
 	w.spins = 0
@@ -428,73 +423,4 @@ func (w *world) crash(d time.Duration) {
 		j.gate = 0 // its start-gate notices and lets the job go
 	}
 	w.after(d, w.startBridge)
-}
-
-// program is a run of ResumeProgram, SuspendProgram or ResumeFailProgram.
-func (w *world) program(kind spool.Kind, nodes []*node) {
-	if len(nodes) == 0 {
-		return
-	}
-	r := spooled{Request: powersave.Request{Kind: kind, Started: w.now}}
-	var names []string
-	for _, n := range nodes {
-		names = append(names, n.name)
-		r.epochs[n.index] = n.epoch
-	}
-	if kind == spool.KindResume {
-		r.ResumeTimeout = resumeTimeout
-		for _, j := range w.jobs {
-			if j.state == configuring && slices.ContainsFunc(j.nodes, func(n *node) bool { return slices.Contains(nodes, n) }) {
-				r.Jobs = append(r.Jobs, powersave.Job{ID: j.id, Nodes: hostlist(j.nodes)})
-				if j.asked = w.now; !w.any(programLost) {
-					j.reported = w.now
-					if j.first.IsZero() {
-						j.first = w.now
-					}
-				}
-			}
-		}
-	}
-	if w.any(programLost) {
-		w.logf("%s of %v is killed", kind, names)
-		for _, n := range nodes {
-			n.unheard = n.epoch
-			for _, j := range n.jobs {
-				j.unheard = true
-			}
-		}
-		return
-	}
-	if w.any(programOdd) {
-		names = append(names, names[0], "ghost")
-	}
-	r.Nodes = slurmconf.NewHostlist(names...)
-	times := 1
-	if w.any(programTwice) {
-		times = 2
-	}
-	for i := range times {
-		r := r
-		w.after(w.delay(50*time.Millisecond, programSlow, i, 10*time.Second), func() {
-			w.sequence = max(w.sequence+1, w.now.UnixNano())
-			w.lastID++
-			r.Sequence, r.ID = w.sequence, fmt.Sprintf("%s%d", kind, w.lastID)
-			w.after(w.delay(10*time.Millisecond, programSlow, i, 2*time.Second), func() { w.spoolIt(r) })
-		})
-	}
-}
-
-func (w *world) spoolIt(r spooled) {
-	r.at = w.now
-	w.spool = append(w.spool, r)
-	slices.SortFunc(w.spool, func(a, b spooled) int { return int(a.Sequence - b.Sequence) })
-	w.logf("spool %s nodes=%v", r.ID, r.Nodes)
-	w.tell(w.delay(5*time.Millisecond, programSlow, 2, 2*time.Second), powersave.RequestAccepted{Request: r.Request})
-	if w.any(programTwice) {
-		w.after(w.some(5*time.Second, programTwice, 0), func() {
-			if slices.ContainsFunc(w.spool, func(o spooled) bool { return o.ID == r.ID && !o.done }) {
-				w.step(powersave.RequestAccepted{Request: r.Request})
-			}
-		})
-	}
 }
