@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// TasksCut reports that slurmrestd cut ArrayTasks short: the array may have more pending tasks than are in it.
+func (j *Job) TasksCut() bool { return strings.Contains(j.ArrayTasks, "...") }
+
 // arrayTasks counts the tasks in an array's task list without making them: "0-99999%5" is 100,000. More is true
 // when slurmrestd cut the list short with "...": it prints 64 characters at most, unless its environment has
 // SLURM_BITSTR_LEN=0. Then the tasks that are seen are counted. Source: slurm_protocol_defs.c xlate_array_task_str.

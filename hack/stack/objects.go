@@ -279,6 +279,8 @@ func slurmrestd(o Options) corev1.Container {
 		{Name: "SLURM_JWT", Value: "daemon"},
 		// It would put itself into namespaces of its own, needs CAP_SYS_ADMIN for that, and ends without. The container is that already.
 		{Name: "SLURMRESTD_SECURITY", Value: "disable_unshare_sysv,disable_unshare_files"},
+		// Lists of arrays' tasks in full, not their first 64 characters.
+		{Name: "SLURM_BITSTR_LEN", Value: "0"},
 	}
 	c.SecurityContext.RunAsUser = new(uidSlurmrest)
 	c.SecurityContext.RunAsGroup = new(uidSlurmrest)

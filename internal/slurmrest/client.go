@@ -66,6 +66,8 @@ type Client struct {
 	tokens tokenCache
 	known  []*api
 
+	cutLists sync.Once // the log has said that there are some
+
 	mu        sync.Mutex
 	api       *api // nil until negotiated
 	release   string

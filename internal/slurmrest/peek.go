@@ -43,6 +43,10 @@ func (c *Client) PeekJobs(ctx context.Context, ids []uint32, known map[uint32]st
 		}
 		for _, j := range more { // components of a het job come with its first
 			if s, asked := states[j.ID]; asked && j.State == scaler.JobPending && (j.ID == id || known[j.ID] != s.mark) {
+				if j.TasksCut() {
+					c.warnOfCutLists(j.ID)
+					giveTasks(&j, s.tasks)
+				}
 				jobs = append(jobs, j)
 			}
 		}
@@ -53,6 +57,7 @@ func (c *Client) PeekJobs(ctx context.Context, ids []uint32, known map[uint32]st
 type jobState struct {
 	pending bool
 	mark    string
+	tasks   string // pending ones of the array in this record, in full
 }
 
 // jobStates tells the states of those of the jobs that slurmctld has, and perhaps of others: all components of a het job, all tasks of an array.
@@ -80,7 +85,8 @@ func (c *Client) jobStates(ctx context.Context, ids []uint32) (map[uint32]jobSta
 					return fmt.Errorf("job_id %q: %w", w.Name, err)
 				}
 				if asked[uint32(id)] {
-					states[uint32(id)] = jobState{slices.Contains(w.State, "PENDING"), w.Name + " " + strings.Join(w.State, ",")}
+					_, tasks, _ := strings.Cut(strings.TrimSuffix(w.Name, "]"), "_[")
+					states[uint32(id)] = jobState{slices.Contains(w.State, "PENDING"), w.Name + " " + strings.Join(w.State, ","), tasks}
 				}
 				return nil
 			})

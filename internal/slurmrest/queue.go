@@ -120,6 +120,7 @@ func (c *Client) QueueJobs(ctx context.Context, since time.Time) ([]scaler.Job, 
 	if err != nil {
 		return nil, time.Time{}, err
 	}
+	c.completeLists(ctx, list)
 	return list, at, nil
 }
 

@@ -202,7 +202,9 @@ func slurmrestd(o *v1alpha1.ContainerOptions, address string, records bool) core
 	r.Env = append(r.Env,
 		corev1.EnvVar{Name: "SLURM_JWT", Value: "daemon"},
 		// It would put itself into namespaces of its own, needs CAP_SYS_ADMIN for that, and ends without. The container is that already.
-		corev1.EnvVar{Name: "SLURMRESTD_SECURITY", Value: "disable_unshare_sysv,disable_unshare_files"})
+		corev1.EnvVar{Name: "SLURMRESTD_SECURITY", Value: "disable_unshare_sysv,disable_unshare_files"},
+		// Lists of arrays' tasks in full, not their first 64 characters.
+		corev1.EnvVar{Name: "SLURM_BITSTR_LEN", Value: "0"})
 	r.VolumeMounts = []corev1.VolumeMount{{Name: "client-config", MountPath: etcDir, ReadOnly: true}}
 	// It ends on SIGINT; SIGTERM it does not handle, and as a container's first process it would not end on that at all.
 	r.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/sh", "-c", "kill -INT 1"}}}}

@@ -75,6 +75,7 @@ type figureCollector struct {
 	clusters                                               map[string]Source
 	readable, readAt                                       *prometheus.Desc
 	needed, fresh, nodes, demand, running, classes, misses *prometheus.Desc
+	cut                                                    *prometheus.Desc
 }
 
 func newFigureCollector(clusters map[string]Source) *figureCollector {
@@ -91,12 +92,13 @@ func newFigureCollector(clusters map[string]Source) *figureCollector {
 		demand:   desc("pending_demand", "What pending jobs that count ask of a NodeSet.", "nodeset", "resource"),
 		running:  desc("running", "What runs on a NodeSet.", "nodeset", "resource"),
 		classes:  desc("pending_jobs", "Pending jobs by why they count, or do not; an array's tasks that slurmctld has not looked at are one.", "why"),
+		cut:      desc("cut_arrays", "Pending arrays whose task list slurmrestd has cut, so that more tasks wait than count: it lacks SLURM_BITSTR_LEN=0 in its environment."),
 		misses:   desc("impossible_jobs", "Pending jobs that no NodeSet can ever run, by what comes nearest; more than 20 different misses are others.", "miss"),
 	}
 }
 
 func (c *figureCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.readable, c.readAt, c.needed, c.fresh, c.nodes, c.demand, c.running, c.classes, c.misses} {
+	for _, d := range []*prometheus.Desc{c.readable, c.readAt, c.needed, c.fresh, c.nodes, c.demand, c.running, c.classes, c.cut, c.misses} {
 		ch <- d
 	}
 }
@@ -138,10 +140,14 @@ func (c *figureCollector) collect(f watch.Figures, gauge func(*prometheus.Desc, 
 			gauge(c.running, float64(n), d.Name, resource)
 		}
 	}
-	why := map[string]int{}
+	why, cut := map[string]int{}, 0
 	for _, j := range f.Report.Jobs {
 		why[string(j.Why)]++
+		if j.More {
+			cut++
+		}
 	}
+	gauge(c.cut, float64(cut))
 	for class, n := range why {
 		gauge(c.classes, float64(n), class)
 	}

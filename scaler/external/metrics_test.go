@@ -20,6 +20,7 @@ func TestMetrics(t *testing.T) {
 	s.submit("cpu", 2)
 	s.submit("cpu", 1)
 	s.jobs[len(s.jobs)-1].Memory = 4000 // no node has as much
+	s.jobs[len(s.jobs)-1].ArrayTasks = "1,3,5..."
 	// In this order they take three nodes; two would do for whoever chose another.
 	s.sets = append(s.sets, scaler.NodeSet{Name: "card"})
 	for i := range 4 {
@@ -52,6 +53,7 @@ func TestMetrics(t *testing.T) {
 		`slurmtide_scaler_pending_demand{cluster="one",nodeset="cpu",resource="cpus"}`:                             8,
 		`slurmtide_scaler_running{cluster="one",nodeset="gpu",resource="gpus"}`:                                    3,
 		`slurmtide_scaler_pending_jobs{cluster="one",why="capacity"}`:                                              7,
+		`slurmtide_scaler_cut_arrays{cluster="one"}`:                                                              1,
 		`slurmtide_scaler_pending_jobs{cluster="one",why="impossible"}`:                                            1,
 		`slurmtide_scaler_impossible_jobs{cluster="one",miss="needs 4000 MiB on a node, NodeSet cpu offers 1000"}`: 1,
 		`slurmtide_scaler_read_failures_total{cluster="one",what="jobs"}`:                                          1,

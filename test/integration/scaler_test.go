@@ -35,9 +35,10 @@ func TestScaler(t *testing.T) {
 	forScaling(t, func(t *testing.T, version string) {
 		c := deploy(t, "scaler", version, forClasses(stack.Options{
 			NoBridge: true, SuspendTime: 3600, ResumeTimeout: 3600,
-			NodeLines: []string{"NodeName=other-[0-3] CPUs=4 RealMemory=800 State=CLOUD", "NodeName=shape-[0-3] CPUs=4 RealMemory=800 State=DOWN Reason=shape"},
+			NodeLines: []string{"NodeName=other-[0-3] CPUs=4 RealMemory=800 State=CLOUD", "NodeName=shape-[0-3] CPUs=4 RealMemory=800 State=DOWN Reason=shape", "NodeName=sparse-[0-49] CPUs=1 RealMemory=800 State=CLOUD"},
 			PartitionLines: []string{
 				"PartitionName=cpu Nodes=cpu-[0-5] Default=YES", "PartitionName=other Nodes=other-[0-3]", "PartitionName=shapes Nodes=shape-[0-3]",
+				"PartitionName=sparse Nodes=sparse-[0-49]",
 			},
 		}), nodeSet{name: "cpu", nodes: "cpu-[0-5]"})
 		kubectl(t, c.manifests("keda/scaler.yaml", "ServiceAccount", "Role", "RoleBinding"), "apply", "-f", "-")
@@ -97,6 +98,8 @@ func TestScaler(t *testing.T) {
 		assert.Contains(t, d.get("/metrics"), `slurmtide_scaler_nodes_needed{cluster="`+c.Options.ClusterName+`",nodeset="cpu"} 6`)
 		assert.Contains(t, d.get("/metrics"), `why="held"} 1`)
 
+		sparseArray(d)
+
 		// slurmrestd hangs, and slurmctld does: both are errors, and both are over by themselves.
 		for daemon, container := range map[string]string{"slurmrestd": stack.ContainerSlurmrestd, "slurmctld": stack.ContainerSlurmctld} {
 			signal := func(s string) {
@@ -122,6 +125,36 @@ func TestScaler(t *testing.T) {
 		c.slurm("scancel", "--user=slurm")
 		require.False(t, d.pushed(pushes), "the stream has outlived it")
 	})
+}
+
+// sparseArray: all tasks count of an array whose list is longer than slurmrestd writes by itself, with our slurmrestd and with one that somebody has started
+// without SLURM_BITSTR_LEN=0.
+func sparseArray(d *scalerProcess) {
+	c := d.c
+	squares := make([]string, 30) // MaxArraySize is 1001
+	for i := range squares {
+		squares[i] = strconv.Itoa(i * i)
+	}
+	sparse := map[string]string{"partition": "sparse", "cpus": "1", "memory": "800", "maxNodes": "50"}
+	id := c.sbatch("sleep 600", "-p", "sparse", "--hold", "--exclusive", "--array="+strings.Join(squares, ","))
+	d.within(sparse, 0)
+	const cutting = 6821
+	_, stderr, err := c.run(nil, stack.ContainerSlurmrestd, "sh", "-c",
+		fmt.Sprintf("unset SLURM_BITSTR_LEN; setsid slurmrestd -a rest_auth/jwt -s openapi/slurmctld 127.0.0.1:%d >/dev/null 2>&1 </dev/null &", cutting))
+	require.NoError(c.t, err, "%s", stderr)
+	address, err := c.Forward(c.ctx, cutting)
+	require.NoError(c.t, err)
+	other := startScaler(c, "--slurmrestd", "http://"+address)
+	c.slurm("scontrol", "release", id)
+	d.within(sparse, float64(len(squares)))
+	assert.NotContains(c.t, d.log.String(), "SLURM_BITSTR_LEN")
+	other.within(sparse, float64(len(squares)))
+	assert.Contains(c.t, other.log.String(), "SLURM_BITSTR_LEN=0")
+	assert.Contains(c.t, other.get("/metrics"), `slurmtide_scaler_cut_arrays{cluster="`+c.Options.ClusterName+`"} 0`)
+	_, stderr, err = c.run(nil, stack.ContainerSlurmrestd, "pkill", "--newest", "slurmrestd")
+	require.NoError(c.t, err, "%s", stderr)
+	c.slurm("scancel", id)
+	d.within(sparse, 0)
 }
 
 // scalerProcess is a slurmtide-scaler that runs beside the test.
