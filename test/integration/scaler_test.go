@@ -29,6 +29,9 @@ import (
 	pb "github.com/slurmtide/slurmtide/scaler/external/externalscaler"
 )
 
+// pushAllowance is for what a push does not wait for itself: sbatch's way back through kubectl exec, and a machine that runs other tests meanwhile.
+const pushAllowance = 500 * time.Millisecond
+
 // The daemon before a real slurmctld and slurmrestd: what a job means is known within a second, and a Slurm that does not answer is
 // an error.
 func TestScaler(t *testing.T) {
@@ -63,9 +66,8 @@ func TestScaler(t *testing.T) {
 			require.False(t, d.pushed(pushes))
 			d.within(cpu, 0)
 		}
-		slices.Sort(took)
 		t.Logf("pushed after %v", took)
-		assert.Less(t, took[len(took)/2], time.Second)
+		assert.Less(t, slices.Max(took), time.Second+pushAllowance)
 
 		// A quiet Slurm is asked, and tells next to nothing.
 		time.Sleep(4 * time.Second)
