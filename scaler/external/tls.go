@@ -129,6 +129,9 @@ func (t *TLS) load() (changed bool, err error) {
 	if ends := pair.Leaf.NotAfter; t.now().After(ends) {
 		return false, fmt.Errorf("the certificate in %s expired at %s: renew it", t.files.Cert, ends.UTC().Format(time.RFC3339))
 	}
+	if begins := pair.Leaf.NotBefore; t.now().Before(begins) {
+		return false, fmt.Errorf("the certificate in %s is not valid before %s: give one that is good now, or set the clock right", t.files.Cert, begins.UTC().Format(time.RFC3339))
+	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{pair}}
 	if t.files.ClientCA != "" {
 		config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()

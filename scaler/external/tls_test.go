@@ -53,11 +53,14 @@ func newAuthority(t *testing.T, name string) *authority {
 }
 
 // sign makes a certificate, good for d from now on, and its key.
-func (a *authority) sign(d time.Duration) (cert, key []byte) {
+func (a *authority) sign(d time.Duration) (cert, key []byte) { return a.signFrom(-time.Hour, d) }
+
+// signFrom makes one that is good from some time on.
+func (a *authority) signFrom(from, d time.Duration) (cert, key []byte) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(a.t, err)
 	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(a.next), Subject: pkix.Name{CommonName: "scaler"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(d),
+		SerialNumber: big.NewInt(a.next), Subject: pkix.Name{CommonName: "scaler"}, NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(d),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	a.next++
@@ -151,6 +154,22 @@ func TestTLSRotation(t *testing.T) {
 
 	_, err = LoadTLS(s.files, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "expired at", "nobody could connect")
+}
+
+// One that is not valid yet is taken over when it is.
+func TestTLSNotValidYet(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	s := newTLSServer(t, ca, nil)
+	next := ca.next
+	s.replace(ca.signFrom(4*time.Second, time.Hour))
+	_, err := LoadTLS(s.files, slog.New(slog.DiscardHandler))
+	require.ErrorContains(t, err, "is not valid before", "nobody could connect")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		serial, err := s.call(ca)
+		require.NoError(t, err)
+		assert.Equal(c, next, serial)
+	}, 15*time.Second, 100*time.Millisecond)
+	assert.Regexp(t, `the certificate in use is kept.*the certificate in \S*tls.crt is not valid before \S+: give one that is good now, or set the clock right`, s.log.String())
 }
 
 // A certificate that nobody renews is named on both sides.
