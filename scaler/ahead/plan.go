@@ -87,7 +87,9 @@ type Job struct {
 	Source  Source
 	Start   time.Time
 	Nodes   int // that are wished for
-	Cut     int // that it would take beside them, and a limit forbids; of an array at least
+	// Names are theirs; fewer than Nodes if some have no record yet.
+	Names []string
+	Cut   int // that it would take beside them, and a limit forbids; of an array at least
 }
 
 // candidate is a job whose start is known.
@@ -197,6 +199,7 @@ func (w *wish) add(now time.Time, c candidate, n scaler.PlacedNode) bool {
 	w.accounts[j.Account]++
 	if n.Name != "" {
 		w.Names = append(w.Names, n.Name)
+		j.Names = append(j.Names, n.Name)
 	}
 	if until := c.start.Add(Grace); until.After(w.Until) {
 		w.Until = until

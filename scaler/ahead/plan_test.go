@@ -192,7 +192,7 @@ func TestMake(t *testing.T) {
 func TestTally(t *testing.T) {
 	wish := func(set string, jobs ...Job) Plan { return Plan{Wishes: []Wish{{NodeSet: set, Jobs: jobs}}} }
 	up := func(names ...string) Facts { return cluster().up(0, names...) }
-	job := Job{ID: 7, Start: in(10), Nodes: 2}
+	job := Job{ID: 7, Start: in(10), Nodes: 2, Names: []string{"cpu-0", "cpu-1"}}
 	type look struct {
 		at   int
 		plan Plan
@@ -208,7 +208,13 @@ func TestTally(t *testing.T) {
 		"elsewhere":              {first, {11, Plan{}, up("cpu-0", "gpu-0"), []scaler.Job{runs(7, "cpu-0,gpu-0", 90)}, []Outcome{{"cpu", 7, Hit, 1}, {"cpu", 7, Miss, 1}}}},
 		"cancelled":              {first, {5, Plan{}, up(), nil, []Outcome{{"cpu", 7, Miss, 2}}}},
 		"put off":                {first, {5, Plan{}, up(), pending, []Outcome{{"cpu", 7, Miss, 2}}}},
-		"come and gone":          {first, {12, Plan{}, up(), nil, []Outcome{{"cpu", 7, Hit, 2}}}},
+		"cancelled late":         {first, {12, Plan{}, up(), pending, nil}, {20, Plan{}, up("cpu-0", "cpu-1"), nil, []Outcome{{"cpu", 7, Miss, 2}}}},
+		"unseen":                 {first, {12, Plan{}, up("cpu-0", "cpu-1"), nil, []Outcome{{"cpu", 7, Miss, 2}}}},
+		"seen as it ends":        {first, {12, Plan{}, up("cpu-0", "cpu-1"), []scaler.Job{{ID: 7, State: scaler.JobLeaving, Nodes: "cpu-[0-1]"}}, []Outcome{{"cpu", 7, Hit, 2}}}},
+		"on others that were up": {first, {11, Plan{}, up("cpu-0", "cpu-1", "cpu-2"), []scaler.Job{runs(7, "cpu-[1-2]", 90)}, []Outcome{{"cpu", 7, Hit, 1}, {"cpu", 7, Miss, 1}}}},
+		"on others that boot":    {first, {11, Plan{}, up("cpu-0"), []scaler.Job{runs(7, "cpu-[0,2]", 90)}, []Outcome{{"cpu", 7, Hit, 1}, {"cpu", 7, Miss, 1}}}},
+		"wished for in turn":     {first, {1, wish("cpu", Job{ID: 7, Start: in(10), Nodes: 2, Names: []string{"cpu-2", "cpu-3"}}), up(), pending, nil}, {11, Plan{}, up("cpu-0", "cpu-3"), []scaler.Job{runs(7, "cpu-[0,3]", 90)}, []Outcome{{"cpu", 7, Hit, 2}}}},
+		"without a record":       {{0, wish("cpu", Job{ID: 7, Start: in(10), Nodes: 2, Names: []string{"cpu-0"}}), up(), pending, nil}, {11, Plan{}, up("cpu-1", "cpu-2"), []scaler.Job{runs(7, "cpu-[1-2]", 90)}, []Outcome{{"cpu", 7, Hit, 1}, {"cpu", 7, Miss, 1}}}},
 		"it starts a bit later":  {first, {12, Plan{}, up(), pending, nil}, {40, Plan{}, up("cpu-0", "cpu-1"), []scaler.Job{runs(7, "cpu-[0-1]", 90)}, []Outcome{{"cpu", 7, Hit, 2}}}},
 		"it does not start":      {first, {12, Plan{}, up(), pending, nil}, {131, Plan{}, up(), pending, []Outcome{{"cpu", 7, Miss, 2}}}},
 		"the wish grows":         {first, {1, wish("cpu", Job{ID: 7, Start: in(10), Nodes: 1}), up(), pending, nil}, {5, Plan{}, up(), nil, []Outcome{{"cpu", 7, Miss, 2}}}},

@@ -14,9 +14,9 @@ type Result string
 
 // Results.
 const (
-	Hit  Result = "hit"  // the job started on nodes that were up, or has come and gone since its start
-	Late Result = "late" // the job started, and its nodes still booted
-	Miss Result = "miss" // the job did not take them: it was cancelled, or put off, or runs elsewhere
+	Hit  Result = "hit"  // the job was seen on them, and they were up
+	Late Result = "late" // the job was seen on them, and they still booted
+	Miss Result = "miss" // the job did not take them: it was cancelled, or put off, or runs elsewhere, or came and went between two looks
 )
 
 // Outcome tells of some of a job's nodes.
@@ -55,6 +55,7 @@ func (t *Tally) Take(now time.Time, p Plan, s scaler.Snapshot) []Outcome {
 			planned[key] = true
 			if known := t.jobs[key]; known != nil {
 				j.Nodes = max(j.Nodes, known.Nodes)
+				j.Names = union(j.Names, known.Names) // those of before have been powered up for it, too
 			}
 			t.jobs[key] = &j
 		}
@@ -90,7 +91,7 @@ func (t *Tally) Take(now time.Time, p Plan, s scaler.Snapshot) []Outcome {
 					nodes[s.Nodes[i].Name] = &s.Nodes[i]
 				}
 			}
-			warm, cold := at.on(key.set, nodes)
+			warm, cold := at.on(key.set, nodes, j)
 			hit := min(warm, j.Nodes)
 			late := min(cold, j.Nodes-hit)
 			settle(Hit, hit)
@@ -107,10 +108,8 @@ func (t *Tally) Take(now time.Time, p Plan, s scaler.Snapshot) []Outcome {
 				continue
 			}
 			settle(Miss, j.Nodes)
-		case now.Before(j.Start):
+		default: // it is gone, and nobody saw it run
 			settle(Miss, j.Nodes)
-		default:
-			settle(Hit, j.Nodes)
 		}
 		delete(t.jobs, key)
 	}
@@ -147,24 +146,43 @@ func (s *seen) see(j *scaler.Job) {
 	}
 }
 
-// on counts the job's nodes in the NodeSet: those that are up, and those that boot.
-func (s *seen) on(set string, nodes map[string]*scaler.Node) (warm, cold int) {
+// on counts the nodes wished for that the job has: those that are up, and those that boot. For nodes that had no record any of the NodeSet will do.
+func (s *seen) on(set string, nodes map[string]*scaler.Node, j *Job) (warm, cold int) {
+	nameless := max(0, j.Nodes-len(j.Names))
+	var otherWarm, otherCold int
 	for _, text := range s.nodes {
 		list, err := slurmconf.ParseHostlist(text)
 		if err != nil {
 			continue
 		}
 		for name := range list.All() {
+			wished := slices.Contains(j.Names, name)
 			switch n := nodes[name]; {
 			case n == nil || n.NodeSet != set:
-			case n.State == scaler.NodeUp:
+			case n.State == scaler.NodeUp && wished:
 				warm++
-			default:
+			case n.State == scaler.NodeUp:
+				otherWarm++
+			case wished:
 				cold++
+			default:
+				otherCold++
 			}
 		}
 	}
-	return warm, cold
+	otherWarm = min(otherWarm, nameless)
+	return warm + otherWarm, cold + min(otherCold, nameless-otherWarm)
+}
+
+// union returns a with those of b that are not in it.
+func union(a, b []string) []string {
+	a = slices.Clone(a)
+	for _, name := range b {
+		if !slices.Contains(a, name) {
+			a = append(a, name)
+		}
+	}
+	return a
 }
 
 func compareOutcomes(a, b Outcome) int {

@@ -53,7 +53,7 @@ func TestMetrics(t *testing.T) {
 		`slurmtide_scaler_pending_demand{cluster="one",nodeset="cpu",resource="cpus"}`:                             8,
 		`slurmtide_scaler_running{cluster="one",nodeset="gpu",resource="gpus"}`:                                    3,
 		`slurmtide_scaler_pending_jobs{cluster="one",why="capacity"}`:                                              7,
-		`slurmtide_scaler_cut_arrays{cluster="one"}`:                                                              1,
+		`slurmtide_scaler_cut_arrays{cluster="one"}`:                                                               1,
 		`slurmtide_scaler_pending_jobs{cluster="one",why="impossible"}`:                                            1,
 		`slurmtide_scaler_impossible_jobs{cluster="one",miss="needs 4000 MiB on a node, NodeSet cpu offers 1000"}`: 1,
 		`slurmtide_scaler_read_failures_total{cluster="one",what="jobs"}`:                                          1,

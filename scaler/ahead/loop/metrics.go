@@ -21,7 +21,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		lead: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "slurmtide_look_ahead_lead_seconds", Help: "How long before a job's start its nodes are powered up."}, []string{"nodeset"}),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_look_ahead_results_total", Help: "Nodes that were wished for, by what became of them: hit (the job started on nodes that were up), late (they still booted), miss (it did not take them)."}, []string{"nodeset", "result"}),
+			Name: "slurmtide_look_ahead_results_total", Help: "Nodes that were wished for, by what became of them: hit (the job was seen on them, and they were up), late (they still booted), miss (it was not seen on them)."}, []string{"nodeset", "result"}),
 	}
 	r.MustRegister(m.nodes, m.lead, m.results)
 	return m
