@@ -278,6 +278,7 @@ type NodeSet struct {
 	AskForRoom         bool          // make pods only when a RoomRequest for them is provisioned
 	Floor              int           // least number of nodes that are up
 	FloorWas           int           // as last carried out, says the object's status; looked at once
+	SuspendTimeWas     time.Duration // as a request told once, says the object's status; looked at once
 	Windows            []FloorWindow // that raise the floor
 	MaxPoweredUp       int           // most nodes that are powered up without a job that asks; 0: no limit
 	BootTimes          BootTimes     // as last saved in the object's status

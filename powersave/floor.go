@@ -59,11 +59,18 @@ type FloorCounts struct {
 	Held   int       `json:"held"`          // nodes that serve, at most Wanted
 	Why    Shortfall `json:"why,omitempty"` // when Held is less
 	Text   string    `json:"text,omitempty"`
+	// SuspendTimeSeconds is the shortest SuspendTime in slurm.conf; 0: not known.
+	SuspendTimeSeconds int32 `json:"suspendTimeSeconds,omitempty"`
 	// Ahead is how many nodes are to be up, beside those in use, for jobs that are yet to start (WarmWished), at least; AheadText
 	// why they cannot.
 	Ahead     int    `json:"ahead,omitempty"`
 	AheadText string `json:"aheadText,omitempty"`
 }
+
+// SuspendTimeSafe is the least SuspendTime with which power saving takes nothing of a floor as long as no call to slurmctld fails more than twice in a row, reads
+// take half a second at most, and renewals one. Between two renewals lie then: the wait for the next read (a quarter of SuspendTime, or renewUnknown), three times
+// two reads that fail, with pauses of 1 s and 2 s, and one that does not, three renewals, and 1 s after each that fails: 10 + 3*(3+1.5) + 3*1 + 2*1 = 28.5 s.
+const SuspendTimeSafe = 30 * time.Second
 
 const (
 	renewUnknown = 10 * time.Second // how often idle time is renewed while SuspendTime is not known
@@ -77,7 +84,7 @@ const (
 type floors struct {
 	of          map[string]*floor
 	known       map[string]string // UIDs of the NodeSets whose FloorWas has been looked at
-	suspendTime time.Duration     // the shortest in slurm.conf, as the newest request told; 0: not known
+	suspendTime time.Duration     // the shortest in slurm.conf, as the newest request told, or a NodeSet's status; 0: not known
 	read        int               // number of the complete read that was acted on last
 	from        int               // reads asked for before a floor was set or lowered: only later ones are acted on
 	windowsAt   time.Time         // when a window opens or closes next
@@ -211,6 +218,7 @@ func (e *Engine) setFloors() {
 		uid, known := f.known[name]
 		if known = known && uid == set.UID; !known {
 			f.known[name], was = set.UID, set.FloorWas
+			f.suspendTime = cmp.Or(f.suspendTime, set.SuspendTimeWas)
 		}
 		bounds := bounds{spec: set.SpecGeneration, most: set.MaxPoweredUp, nodes: set.Nodes.Len(), problem: set.Problem}
 		have := f.of[name]

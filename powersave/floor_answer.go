@@ -2,6 +2,7 @@ package powersave
 
 import (
 	"slices"
+	"time"
 )
 
 // floorUpdated takes in the answer to an update of keepFloor; false: it is none.
@@ -59,6 +60,9 @@ func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
 		return false
 	case u.State != StatePowerUp && err != "":
 		e.note(Warn, nil, "", u.String()+" failed: "+err)
+		if u.State == StateRenew {
+			e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // SuspendTime does not wait
+		}
 	case u.State == StatePowerDown:
 		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow))
 	case u.State != StatePowerUp:
@@ -90,7 +94,7 @@ func (e *Engine) floorCounts(counts map[string]*NodeSetCounts) {
 	}
 	for name, f := range e.floors.of {
 		if c := counts[name]; c != nil {
-			c.Floor = &FloorCounts{Wanted: f.want, Why: f.why, Text: f.text, Ahead: e.floors.wishes[name].Nodes, AheadText: f.wish.text}
+			c.Floor = &FloorCounts{Wanted: f.want, Why: f.why, Text: f.text, Ahead: e.floors.wishes[name].Nodes, AheadText: f.wish.text, SuspendTimeSeconds: int32(e.floors.suspendTime / time.Second)}
 		}
 	}
 	booting := map[string]bool{} // by NodeSet

@@ -39,6 +39,46 @@ func TestFloorDoesNotFightPowerSaving(t *testing.T) {
 	t.Log(totals)
 }
 
+// A bridge that has just begun goes by the SuspendTime that the status tells, until a request does. A renewal that failed is tried again after a second.
+func TestFloorAfterRestart(t *testing.T) {
+	for was, want := range map[time.Duration]time.Duration{0: 10 * time.Second, 8 * time.Second: 2 * time.Second, 40 * time.Second: 10 * time.Second} {
+		e, now := powersave.New(powersave.Config{Alone: true}), epoch
+		var renewed []time.Duration
+		var read func() powersave.SlurmRead
+		var take func([]powersave.Action)
+		take = func(actions []powersave.Action) {
+			for _, a := range actions {
+				switch a := a.(type) {
+				case powersave.ReadSlurm:
+					take(e.Step(now, read()))
+				case powersave.UpdateNodes:
+					require.Equal(t, powersave.StateRenew, a.Update.State)
+					renewed = append(renewed, now.Sub(epoch))
+					answer := powersave.NodesUpdated{Update: a.Update}
+					if n := len(renewed); n == 3 || n == 4 {
+						answer.Err = "no answer"
+					}
+					take(e.Step(now, answer))
+				}
+			}
+		}
+		read = func() powersave.SlurmRead {
+			return powersave.SlurmRead{Complete: true, Nodes: []powersave.SlurmNode{{Name: "cpu-0", State: powersave.NodeIdle | powersave.NodeCloud, LastBusy: epoch, BootTime: epoch}}}
+		}
+		take(e.Step(now, powersave.NodeSetsRead{NodeSets: []powersave.NodeSet{{Name: "cpu", UID: "u", Nodes: slurmconf.NewHostlist("cpu-0"), Floor: 1, SuspendTimeWas: was}}}))
+		take(e.Step(now, powersave.PodSeen{Pod: powersave.Pod{Node: "cpu-0", NodeSet: "cpu", UID: "p", Phase: powersave.PodRunning, Created: now}}))
+		take(e.Step(now, powersave.PodsRead{}))
+		for now.Before(epoch.Add(time.Minute)) {
+			now = now.Add(100 * time.Millisecond)
+			take(e.Step(now, powersave.Tick{}))
+		}
+		require.Greater(t, len(renewed), 5)
+		require.InDelta(t, time.Second, renewed[3]-renewed[2], float64(200*time.Millisecond), "%v: %v", was, renewed)
+		require.InDelta(t, time.Second, renewed[4]-renewed[3], float64(200*time.Millisecond), "%v: %v", was, renewed)
+		require.InDelta(t, want, renewed[2]-renewed[1], float64(500*time.Millisecond), "%v: %v", was, renewed)
+	}
+}
+
 // floorWorld is slurmctld with its power saving, Kubernetes where boots go well, and an engine; one NodeSet.
 type floorWorld struct {
 	t           *testing.T
@@ -53,7 +93,8 @@ type floorWorld struct {
 	suspendTime time.Duration
 	requests    int64
 	counts      map[string]int
-	failed      map[string]bool // the call before, by kind
+	told        bool           // requests say what SuspendTime is
+	failed      map[string]int // calls in a row, by kind
 	log         []string
 }
 
@@ -72,9 +113,10 @@ type floorNode struct {
 
 func newFloorWorld(t *testing.T, seed uint64) *floorWorld {
 	w := &floorWorld{
-		t: t, seed: seed, failed: map[string]bool{}, rnd: rand.New(rand.NewPCG(seed, 0)), engine: powersave.New(powersave.Config{Alone: true}), now: epoch, counts: map[string]int{},
+		t: t, seed: seed, failed: map[string]int{}, rnd: rand.New(rand.NewPCG(seed, 0)), engine: powersave.New(powersave.Config{Alone: true}), now: epoch, counts: map[string]int{},
 	}
-	w.suspendTime = time.Duration(20+w.rnd.IntN(60)) * time.Second
+	w.suspendTime = powersave.SuspendTimeSafe + time.Duration(w.rnd.IntN(50))*time.Second
+	w.told = w.rnd.IntN(4) > 0
 	for i := range 8 {
 		w.nodes = append(w.nodes, &floorNode{name: fmt.Sprintf("cpu-%d", i), state: powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweredDown})
 	}
@@ -237,7 +279,7 @@ func (w *floorWorld) powerSave() {
 			down = append(down, n.name)
 			w.counts["suspended"]++
 			w.logf("SuspendTime takes %s", n.name)
-			if w.now.Sub(w.floorAt) > 10*time.Second {
+			if w.now.Sub(w.floorAt) > powersave.SuspendTimeSafe {
 				require.GreaterOrEqual(w.t, w.on(), w.floor, "seed %d: %s was the floor's: %s", w.seed, n.name, w)
 			}
 		}
@@ -254,7 +296,10 @@ func (w *floorWorld) request(kind spool.Kind, job uint32, names []string) {
 	}
 	w.requests++
 	r := powersave.Request{
-		ID: fmt.Sprint("r", w.requests), Sequence: w.requests, Kind: kind, Started: w.now, Nodes: slurmconf.NewHostlist(names...), SuspendTime: w.suspendTime,
+		ID: fmt.Sprint("r", w.requests), Sequence: w.requests, Kind: kind, Started: w.now, Nodes: slurmconf.NewHostlist(names...),
+	}
+	if w.told {
+		r.SuspendTime = w.suspendTime
 	}
 	if job != 0 {
 		r.Jobs = []powersave.Job{{ID: job, Nodes: r.Nodes}}
@@ -283,13 +328,15 @@ func (w *floorWorld) step(ev powersave.Event) {
 	}
 }
 
-// fails says whether a call comes to nothing; never two of a kind in a row: power saving takes what cannot be renewed for long.
+// fails says whether a call comes to nothing; never three of a kind in a row: see SuspendTimeSafe.
 func (w *floorWorld) fails(kind string) bool {
-	w.failed[kind] = !w.failed[kind] && w.rnd.IntN(10) == 0
-	if w.failed[kind] {
-		w.counts["failed"]++
+	if w.failed[kind] == 2 || w.rnd.IntN(10) >= 3 {
+		w.failed[kind] = 0
+		return false
 	}
-	return w.failed[kind]
+	w.failed[kind]++
+	w.counts["failed"]++
+	return true
 }
 
 // read answers late, with what was true when it was asked, or when it is answered.

@@ -16,6 +16,9 @@ import (
 // setFloor takes over how many nodes are to be up, and when.
 func setFloor(set *powersave.NodeSet, ns *v1alpha1.NodeSet) {
 	set.Floor, set.FloorWas, set.MaxPoweredUp = int(value(ns.Spec.Replicas)), floorWas(ns), int(value(ns.Spec.MaxPoweredUp))
+	if ns.Status.Floor != nil {
+		set.SuspendTimeWas = time.Duration(ns.Status.Floor.SuspendTimeSeconds) * time.Second
+	}
 	for _, w := range ns.Spec.ReplicaWindows {
 		if starts, err := schedule(w); err == nil { // else checkWindows says so
 			set.Windows = append(set.Windows, powersave.FloorWindow{Schedule: starts, Duration: w.Duration.Duration, Replicas: int(w.Replicas)})
@@ -67,6 +70,13 @@ func floorStatus(status *v1alpha1.NodeSetStatus, counts *powersave.FloorCounts) 
 	case counts.Wanted > 0:
 		reached.Reason, reached.Message = "Held", fmt.Sprintf("%d of %d nodes serve", counts.Held, counts.Wanted)
 	}
-	status.Floor = &v1alpha1.FloorStatus{Wanted: int32(counts.Wanted), Held: int32(counts.Held), Reason: string(counts.Why), Ahead: int32(counts.Ahead)}
+	if s := counts.SuspendTimeSeconds; counts.Wanted > 0 && s > 0 && time.Duration(s)*time.Second < powersave.SuspendTimeSafe {
+		const safe = int(powersave.SuspendTimeSafe / time.Second)
+		reached.Message = shorten(fmt.Sprintf("%s; SuspendTime is %d s: below %d s Slurm's power saving may take nodes of the floor now and then, when slurmctld or slurmrestd is slow. "+
+			"Set SuspendTime=%d or more (a partition's too), or SuspendExcNodes=", reached.Message, s, safe, safe), maxNote)
+	}
+	status.Floor = &v1alpha1.FloorStatus{
+		Wanted: int32(counts.Wanted), Held: int32(counts.Held), Reason: string(counts.Why), Ahead: int32(counts.Ahead), SuspendTimeSeconds: counts.SuspendTimeSeconds,
+	}
 	return []metav1.Condition{reached}
 }

@@ -40,6 +40,14 @@ func TestFloorStatus(t *testing.T) {
 	assert.Equal(t, metav1.ConditionTrue, reached.Status)
 	assert.Equal(t, "Held", reached.Reason)
 
+	s, reached = status(&powersave.FloorCounts{Wanted: 3, Held: 3, SuspendTimeSeconds: 29})
+	assert.Equal(t, &v1alpha1.FloorStatus{Wanted: 3, Held: 3, SuspendTimeSeconds: 29}, s.Floor)
+	assert.Equal(t, metav1.ConditionTrue, reached.Status)
+	assert.Equal(t, "3 of 3 nodes serve; SuspendTime is 29 s: below 30 s Slurm's power saving may take nodes of the floor now and then, when slurmctld or slurmrestd is slow. "+
+		"Set SuspendTime=30 or more (a partition's too), or SuspendExcNodes=", reached.Message)
+	_, reached = status(&powersave.FloorCounts{Wanted: 3, Held: 3, SuspendTimeSeconds: 30})
+	assert.Equal(t, "3 of 3 nodes serve", reached.Message)
+
 	s, reached = status(nil)
 	assert.Nil(t, s.Floor, "it is taken out of the status, too")
 	assert.Equal(t, metav1.ConditionTrue, reached.Status)
@@ -51,9 +59,10 @@ func TestFloorOfNodeSet(t *testing.T) {
 	got := Validate([]*v1alpha1.NodeSet{ns})[0]
 	assert.Zero(t, got.Floor+got.FloorWas+got.MaxPoweredUp)
 	ns.Spec.Replicas, ns.Spec.MaxPoweredUp = new(int32(3)), new(int32(5))
-	ns.Status.Floor = &v1alpha1.FloorStatus{Wanted: 2}
+	ns.Status.Floor = &v1alpha1.FloorStatus{Wanted: 2, SuspendTimeSeconds: 9}
 	got = Validate([]*v1alpha1.NodeSet{ns})[0]
 	assert.Equal(t, []int{3, 2, 5}, []int{got.Floor, got.FloorWas, got.MaxPoweredUp})
+	assert.Equal(t, 9*time.Second, got.SuspendTimeWas)
 	assert.Empty(t, got.Problem)
 }
 

@@ -121,6 +121,11 @@ type FloorStatus struct {
 	//
 	// +optional
 	Ahead int32 `json:"ahead,omitempty"`
+
+	// The shortest SuspendTime in slurm.conf, as Slurm's newest request told; absent until there was one.
+	//
+	// +optional
+	SuspendTimeSeconds int32 `json:"suspendTimeSeconds,omitempty"`
 }
 
 // BootStatus is how long boots take, from Slurm's request until slurmd has registered.
