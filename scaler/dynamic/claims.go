@@ -73,6 +73,26 @@ func claimsOf(now time.Time, r *Reading) (claims map[string]claim, unclear strin
 	return claims, unclear
 }
 
+// Named is who names nodes.
+type Named struct {
+	claims  map[string]claim
+	unclear string
+}
+
+// NamedBy tells who of these jobs and reservations, the latter hostlists by name, names which nodes.
+func NamedBy(jobs []scaler.Job, reservations map[string]string) (n Named) {
+	n.claims, n.unclear = claimsOf(time.Time{}, &Reading{Queue: scaler.Snapshot{Jobs: jobs}, Reservations: reservations})
+	return n
+}
+
+// By says who names the node, or why that is not known; empty: nobody.
+func (n Named) By(node string) string {
+	if c := n.claims[node]; n.unclear == "" && c.grip > gripNone {
+		return c.by + " names it"
+	}
+	return n.unclear
+}
+
 // busy reports that a job is on the node.
 func (p *Planner) busy(n *node) bool {
 	return n.rec.State.Any(inUse) || p.claims[n.name].grip == gripJob

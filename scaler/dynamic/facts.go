@@ -78,7 +78,7 @@ func MayGo(n powersave.SlurmNode, uid string) bool {
 type Update struct{ powersave.NodeUpdate }
 
 // DeleteRecord asks slurmctld to forget a node. Whoever carries it out has it asked for the node right before, and fails
-// unless MayForget: slurmctld itself forgets any node that is not in use.
+// unless MayForget and nobody that came since is NamedBy to want it: slurmctld itself forgets any node that is not in use.
 type DeleteRecord struct {
 	Node, NodeSet string
 	InstanceID    string // as it was read

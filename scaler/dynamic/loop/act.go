@@ -53,8 +53,9 @@ func (l *Loop) act(ctx context.Context, actions []dynamic.Action) {
 				return err
 			})
 		case dynamic.DeleteRecord:
+			given, jobsAt := time.Now(), l.since
 			l.do(ctx, l.updates, a, dynamic.ActOn, func(ctx context.Context) error {
-				if err := l.mayForget(ctx, a); err != nil {
+				if err := l.mayForget(ctx, a, given, jobsAt); err != nil {
 					return err
 				}
 				err := l.Slurm.DeleteNode(ctx, a.Node)
@@ -142,20 +143,6 @@ func (l *Loop) mayGo(ctx context.Context, a dynamic.DeletePod) error {
 	}
 	for _, n := range nodes {
 		if !dynamic.MayGo(n, a.UID) {
-			return fmt.Errorf("Slurm shows the node %s by now", n.State)
-		}
-	}
-	return nil
-}
-
-// mayForget fails if somebody has a use for a record that is to go.
-func (l *Loop) mayForget(ctx context.Context, a dynamic.DeleteRecord) error {
-	nodes, err := l.Slurm.Nodes(ctx, a.Node)
-	if err != nil {
-		return err
-	}
-	for _, n := range nodes {
-		if !a.MayForget(n) {
 			return fmt.Errorf("Slurm shows the node %s by now", n.State)
 		}
 	}

@@ -123,6 +123,8 @@ type Loop struct {
 	writing    map[string]bool
 	statusAt   time.Time
 
+	claimed claimed
+
 	mu     sync.Mutex
 	counts []powersave.NodeSetCounts
 }

@@ -26,22 +26,24 @@ import (
 
 // world is a slurmctld that starts jobs of one node, and a Kubernetes whose pods register two seconds after they are made.
 type world struct {
-	mu      sync.Mutex
-	loop    *Loop
-	records map[string]*powersave.SlurmNode
-	pods    map[string]powersave.Pod
-	pending int
-	running map[string]bool // nodes with a job
-	changed time.Time       // of jobs
-	down    error           // Slurm cannot be read
-	uid     int
-	reads   int
-	calls   []string
-	status  powersave.NodeSetCounts
-	slow    time.Duration // what a read of the records takes
-	never   bool          // pods do not register
-	selects int           // reads of the configuration
-	wants   uint32        // CPUs of a job, if not 2
+	mu       sync.Mutex
+	loop     *Loop
+	records  map[string]*powersave.SlurmNode
+	pods     map[string]powersave.Pod
+	pending  int
+	running  map[string]bool // nodes with a job
+	changed  time.Time       // of jobs
+	down     error           // Slurm cannot be read
+	uid      int
+	reads    int
+	calls    []string
+	status   powersave.NodeSetCounts
+	slow     time.Duration // what a read of the records takes
+	never    bool          // pods do not register
+	selects  int           // reads of the configuration
+	wants    uint32        // CPUs of a job, if not 2
+	excludes string        // nodes that a held job names
+	reserved map[string]string
 }
 
 func (w *world) call(format string, args ...any) {
@@ -103,6 +105,9 @@ func (w *world) QueueJobs(_ context.Context, since time.Time) ([]scaler.Job, tim
 		cpus := cmp.Or(w.wants, 2)
 		jobs = append(jobs, scaler.Job{ID: uint32(i + 1), Priority: 1, Request: scaler.Request{Partitions: "all", MinNodes: 1, Tasks: 1, CPUs: cpus, CPUsPerTask: cpus}})
 	}
+	if w.excludes != "" {
+		jobs = append(jobs, scaler.Job{ID: 2000, Request: scaler.Request{Partitions: "all", MinNodes: 1, Tasks: 1, CPUs: 1, CPUsPerTask: 1, ExcludedNodes: w.excludes}})
+	}
 	for name := range w.running {
 		jobs = append(jobs, scaler.Job{ID: 1000, State: scaler.JobRunning, Nodes: name})
 	}
@@ -116,7 +121,11 @@ func (w *world) Select(context.Context) (scaler.Select, bool, error) {
 	return scaler.Select{NoMemory: true}, true, nil
 }
 
-func (w *world) Reservations(context.Context) (map[string]string, error) { return nil, nil }
+func (w *world) Reservations(context.Context) (map[string]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.reserved), nil
+}
 
 func (w *world) Nodes(_ context.Context, names ...string) (list []powersave.SlurmNode, err error) {
 	w.mu.Lock()

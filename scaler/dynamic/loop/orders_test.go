@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/scaler"
 	"github.com/slurmtide/slurmtide/scaler/dynamic"
 )
 
@@ -165,6 +166,49 @@ func TestRecordIsLookedAtOnceMore(t *testing.T) {
 		require.Equal(t, []string{"forget dyn-0"}, calls[again+1:])
 		require.NotContains(t, calls[:again], "forget dyn-0")
 	})
+}
+
+// named is a Slurm in which a job or a reservation comes to name a node right after the read that has its record go.
+type named struct {
+	*world
+	change func(*world)
+	done   *bool
+}
+
+func (b *named) QueueJobs(ctx context.Context, since time.Time) ([]scaler.Job, time.Time, error) {
+	jobs, at, err := b.world.QueueJobs(ctx, since)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, pod := b.records["dyn-0"], b.pods["dyn-0"]
+	if r != nil && pod.UID == "" && r.State.Any(powersave.NodeDrain) && since.IsZero() && !*b.done {
+		*b.done = true
+		b.change(b.world)
+		b.changed = time.Now()
+	}
+	return jobs, at, err
+}
+
+func TestRecordIsNamedAtLast(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"job":         func(w *world) { w.excludes = "dyn-0" },
+		"reservation": func(w *world) { w.reserved = map[string]string{"r": "dyn-[0-1]"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				done := false
+				w := begin(t, func(w *world, c *Config) { c.Slurm = &named{world: w, change: change, done: &done} })
+				set := w.set()
+				set.Floor = 1
+				w.loop.NodeSets([]powersave.NodeSet{set})
+				time.Sleep(10 * time.Second)
+				set.Floor, set.SpecGeneration = 0, 2
+				w.loop.NodeSets([]powersave.NodeSet{set})
+				time.Sleep(2 * time.Minute)
+				require.True(t, done, "%q", w.said())
+				require.NotContains(t, w.said(), "forget dyn-0")
+			})
+		})
+	}
 }
 
 // Slurm is left alone for as long as a read took, whoever waits.
