@@ -36,6 +36,9 @@ type Select struct {
 	// OneNodeFirstFit: a job that may have one node only takes the first with room, and not the tightest. No setting, but slurmctld from
 	// 26.05 on (job_test.c _get_one_res).
 	OneNodeFirstFit bool
+	// MaxNodeCount is the most nodes that slurmctld has records of, those of slurm.conf and those that register themselves; 0: not known. Demand leaves
+	// it to whoever sets NodeSet.Max.
+	MaxNodeCount int
 }
 
 // JobState is a job's state as far as demand goes.
@@ -189,6 +192,7 @@ type NodeSet struct {
 	// Max is the most nodes it can have. Those without a record in Slurm count as powered down, with Shape and
 	// in Partitions. If it is less than the number of records, the records count.
 	Max        int
+	MaxWhy     string // why it has no more, if its names would go further
 	Shape      *Shape // nil: only the nodes in Slurm's records count
 	Partitions []string
 }

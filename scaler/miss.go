@@ -139,7 +139,11 @@ func (w *world) tooFew(n *need, c *class, parts []*Partition) string {
 	if f, _ := w.newFitting(n, c, nil); f.whole > 0 {
 		nodes = max(nodes, divUp(n.tasks, f.whole))
 	}
-	return fmt.Sprintf("needs %d nodes like those of NodeSet %s, which has %d", nodes, w.snap.NodeSets[c.set].Name, have)
+	why := ""
+	if set := &w.snap.NodeSets[c.set]; set.MaxWhy != "" {
+		why = " (" + set.MaxWhy + ")"
+	}
+	return fmt.Sprintf("needs %d nodes like those of NodeSet %s, which has %d%s", nodes, w.snap.NodeSets[c.set].Name, have, why)
 }
 
 func tooManyNodes(n *need, p *Partition) string {

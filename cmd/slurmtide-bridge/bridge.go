@@ -56,6 +56,7 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "host-taint-reason", Value: badHardware, Usage: "regular expression: reasons that tell of bad hardware"},
 			&urfave.StringSliceFlag{Name: "host-conditions", Usage: "TYPE or TYPE=STATUS (default: True), separated by commas: conditions of a Kubernetes node with which it gets no new jobs and no new pods, KernelDeadlock for example"},
 			&urfave.StringFlag{Name: "select-type-parameters", EnvVars: []string{"SLURMTIDE_SELECT_TYPE_PARAMETERS"}, Usage: "SelectTypeParameters of slurm.conf, for NodeSets of mode Dynamic and look-ahead, where slurmrestd does not tell, before 26.05 (default: CR_Core_Memory)"},
+			&urfave.IntFlag{Name: "max-node-count", EnvVars: []string{"SLURMTIDE_MAX_NODE_COUNT"}, Usage: "MaxNodeCount of slurm.conf, for NodeSets of mode Dynamic, where slurmrestd does not tell, before 26.05 (default: no limit is known)"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
 			&urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"},
 			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
@@ -89,6 +90,9 @@ func runBridge(c *urfave.Context) error {
 	selects, err := scaler.ParseSelect(c.String("select-type-parameters"))
 	if err != nil {
 		return cli.UsageError("--select-type-parameters: %v", err)
+	}
+	if selects.MaxNodeCount = c.Int("max-node-count"); selects.MaxNodeCount < 0 {
+		return cli.UsageError("--max-node-count: %d is no number of nodes", selects.MaxNodeCount)
 	}
 	klog.SetSlogLogger(log)
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -33,19 +34,25 @@ func (c *Client) Queue(ctx context.Context) (scaler.Snapshot, error) {
 	return scaler.Snapshot{Jobs: jobs, Partitions: partitions, Nodes: nodes}, nil
 }
 
-// Select reads how slurmctld hands out nodes. From 26.05 on slurmrestd tells; told is false before, and the answer slurm.conf's default.
+// Select reads how slurmctld hands out nodes, and how many it may have. From 26.05 on slurmrestd tells; told is false before, and the answer slurm.conf's default.
 // It does not change while slurmctld runs.
 func (c *Client) Select(ctx context.Context) (s scaler.Select, told bool, err error) {
 	var words []string
+	most := 0
 	err = c.do(ctx, call{op: "get configuration", build: func(a *api) request { return a.conf }, repeatable: true, read: func(body io.Reader) (answer.Envelope, error) {
 		var conf struct {
 			answer.Envelope
 			Conf struct {
-				Words []string `json:"SelectTypeParameters"`
+				Words []string        `json:"SelectTypeParameters"`
+				Most  json.RawMessage `json:"MaxNodeCount"`
 			} `json:"slurm_conf"`
 		}
 		err := json.NewDecoder(body).Decode(&conf)
 		words = conf.Conf.Words
+		// Without one slurmctld shows NO_VAL.
+		if n, err := strconv.ParseUint(string(conf.Conf.Most), 10, 32); err == nil && n < math.MaxUint32-1 {
+			most = int(n)
+		}
 		return conf.Envelope, err
 	}})
 	if errors.As(err, new(notOfferedError)) {
@@ -57,7 +64,7 @@ func (c *Client) Select(ctx context.Context) (s scaler.Select, told bool, err er
 	if s, err = scaler.ParseSelect(strings.Join(words, ",")); err != nil {
 		return scaler.Select{}, false, err
 	}
-	s.OneNodeFirstFit = true
+	s.OneNodeFirstFit, s.MaxNodeCount = true, most
 	return s, true, nil
 }
 

@@ -180,6 +180,9 @@ func TestSelect(t *testing.T) {
 		`["CR_CORE_MEMORY"]`:                         {OneNodeFirstFit: true},
 		`["CR_CPU", "CR_LLN"]`:                       {OneNodeFirstFit: true, CPUs: true, NoMemory: true},
 		`["CR_CORE_MEMORY", "CR_ONE_TASK_PER_CORE"]`: {OneNodeFirstFit: true, OneTaskPerCore: true},
+		`[], "MaxNodeCount": 32`:                     {OneNodeFirstFit: true, MaxNodeCount: 32},
+		`[], "MaxNodeCount": 4294967294`:             {OneNodeFirstFit: true},
+		`[], "MaxNodeCount": {"set": false}`:         {OneNodeFirstFit: true},
 	} {
 		f.script = []func(http.ResponseWriter) error{conf(words)}
 		got, told, err := c.Select(t.Context())

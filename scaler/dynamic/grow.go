@@ -3,6 +3,7 @@ package dynamic
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -18,17 +19,18 @@ func (p *Planner) grow() {
 		names = append(names, name)
 	}
 	slices.Sort(names)
+	p.room = p.records()
 	report := p.demand(names)
 	for _, name := range names {
 		s := p.sets[name]
 		d := report[name]
-		s.need, s.ready, s.asked, s.capped, s.out = d.New.Greedy, d.Ready, p.asked(d.PowerUp), false, false
+		s.need, s.ready, s.asked, s.capped, s.out, s.full = d.New.Greedy, d.Ready, p.asked(d.PowerUp), false, false, false
 		if s.Problem != "" {
 			s.need, s.batch = 0, nil
 			continue
 		}
 		n := s.floor(p.now) - p.count(name, p.counts)
-		if most := max(0, s.MaxPoweredUp-p.count(name, p.up)); s.MaxPoweredUp > 0 && n > most {
+		if most := p.mayPowerUp(s); n > most {
 			n, s.capped = most, true
 		}
 		if p.due(s, d) {
@@ -38,6 +40,49 @@ func (p *Planner) grow() {
 			p.make(s, n)
 		}
 	}
+}
+
+// records is how many more slurmctld can make: it refuses a slurmd that would be one too many (node_conf.c create_node_record_at).
+func (p *Planner) records() int {
+	most := p.facts.Slurm.Queue.Select.MaxNodeCount
+	if most == 0 {
+		return math.MaxInt
+	}
+	room := most - len(p.facts.Slurm.Records)
+	for _, n := range p.nodes {
+		if n.rec == nil && (n.creating || live(n)) { // it will have one
+			room--
+		}
+	}
+	return max(0, room)
+}
+
+// mayPowerUp is how many more nodes of the set spec.maxPoweredUp lets us bring up, for jobs and for the floor.
+func (p *Planner) mayPowerUp(s *set) int {
+	if s.MaxPoweredUp == 0 {
+		return math.MaxInt
+	}
+	return max(0, s.MaxPoweredUp-p.count(s.Name, p.up))
+}
+
+// mostOf is how many nodes the set can have at best, and what keeps it from more; empty: its names.
+func (p *Planner) mostOf(s *set) (most int, why string) {
+	most = s.Nodes.Len()
+	if limit := p.facts.Slurm.Queue.Select.MaxNodeCount; limit > 0 {
+		others := 0
+		for _, rec := range p.facts.Slurm.Records {
+			if n := p.nodes[rec.Name]; n == nil || n.set != s.Name {
+				others++
+			}
+		}
+		if left := max(0, limit-others); left < most {
+			most, why = left, fmt.Sprintf("MaxNodeCount of slurm.conf is %d, and %d are others", limit, others)
+		}
+	}
+	if s.MaxPoweredUp > 0 && s.MaxPoweredUp < most {
+		most, why = s.MaxPoweredUp, fmt.Sprintf("spec.maxPoweredUp is %d", s.MaxPoweredUp)
+	}
+	return most, why
 }
 
 // asked picks those nodes that a job, or a reservation, wants by name: no other would do for them.
@@ -79,6 +124,8 @@ func (s *set) floorCounts(now time.Time, c *powersave.NodeSetCounts) *powersave.
 		f.Why, f.Text = powersave.FloorCapped, fmt.Sprintf("spec.maxPoweredUp is %d", s.MaxPoweredUp)
 	case want > c.Nodes:
 		f.Why, f.Text = powersave.FloorTooFew, fmt.Sprintf("spec.nodeNames has %d", c.Nodes)
+	case s.full && c.Booting == 0:
+		f.Why, f.Text = powersave.FloorNoNodes, "slurmctld takes no more nodes: MaxNodeCount of slurm.conf is reached"
 	case s.out && c.Booting == 0:
 		f.Why, f.Text = powersave.FloorNoNodes, "all other names of spec.nodeNames are in use, drained, down, or somebody else's"
 	default:
@@ -171,6 +218,7 @@ func (p *Planner) demand(sets []string) map[string]scaler.NodeSetDemand {
 	}
 	shapes, parts := map[string]*scaler.Shape{}, map[string][]string{}
 	max, open := map[string]int{}, map[string]bool{}
+	fresh, wake := map[string]int{}, map[string]int{} // names without a record, and how many nodes may be brought up at all
 	for _, name := range sets {
 		set := p.sets[name]
 		shapes[name], parts[name] = shapeOf(set.Dynamic), partitionsOf(set.Dynamic, s.Partitions)
@@ -180,10 +228,11 @@ func (p *Planner) demand(sets []string) map[string]scaler.NodeSetDemand {
 			set.refuse = choice.Why
 		}
 		if open[name] {
-			max[name] = set.Nodes.Len()
+			wake[name] = p.mayPowerUp(set)
+			fresh[name] = set.Nodes.Len()
 			for _, n := range p.nodes {
 				if n.set == name && n.listed && (p.taken(n) || n.retryAt.After(p.now)) {
-					max[name]-- // those with a record or a pod come back below
+					fresh[name]--
 				}
 			}
 		}
@@ -212,8 +261,9 @@ func (p *Planner) demand(sets []string) map[string]scaler.NodeSetDemand {
 				sn.State = scaler.NodeBooting
 			case p.spare(n):
 				sn.State = scaler.NodeUnusable
-				if open[n.set] {
+				if open[n.set] && wake[n.set] > 0 {
 					sn.State = scaler.NodeOff
+					wake[n.set]--
 				}
 			case !live(n):
 				sn.State = scaler.NodeUnusable
@@ -231,7 +281,9 @@ func (p *Planner) demand(sets []string) map[string]scaler.NodeSetDemand {
 	}
 	s.Nodes = nodes
 	for _, name := range sets {
-		s.NodeSets = append(s.NodeSets, scaler.NodeSet{Name: name, Max: max[name], Shape: shapes[name], Partitions: parts[name]})
+		s.NodeSets = append(s.NodeSets, scaler.NodeSet{
+			Name: name, Max: max[name] + min(fresh[name], wake[name], p.room), Shape: shapes[name], Partitions: parts[name],
+		})
 	}
 	all := scaler.Demand(p.now, s)
 	p.miss(all, s, len(sets))
@@ -284,6 +336,11 @@ func (p *Planner) make(s *set, count int) {
 		if n := p.nodes[name]; n != nil && (p.taken(n) || n.retryAt.After(p.now)) {
 			continue
 		}
+		if p.room == 0 {
+			s.full = bring(records) && count > 0
+			return
+		}
+		p.room--
 		if !p.create(s, p.node(name)) {
 			return
 		}

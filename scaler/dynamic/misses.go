@@ -20,7 +20,7 @@ func (p *Planner) miss(r scaler.Report, s scaler.Snapshot, own int) {
 		s.NodeSets = slices.Clone(s.NodeSets)
 		ours := s.NodeSets[len(s.NodeSets)-own:]
 		for i := range ours {
-			ours[i].Max = p.sets[ours[i].Name].Nodes.Len()
+			ours[i].Max, ours[i].MaxWhy = p.mostOf(p.sets[ours[i].Name])
 		}
 		all = scaler.MissesOf(scaler.Demand(p.now, s))
 	}

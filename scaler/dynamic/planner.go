@@ -27,6 +27,7 @@ type Planner struct {
 	unclear string                    // why claims are not all there are
 	used    map[string]map[string]int // what offerings counted in this step
 	misses  scaler.Misses
+	room    int      // records that slurmctld can still make (MaxNodeCount)
 	recheck bool     // NodeSets have changed since misses were looked for
 	notes   []Action // what Done has to report
 	out     []Action
@@ -41,6 +42,7 @@ type set struct {
 	asked  map[string]bool // nodes that pending jobs need by name, and that are not up
 	capped bool            // fewer are made than the floor wants, for MaxPoweredUp
 	out    bool            // fewer are made, for there is no name left
+	full   bool            // fewer are made, for slurmctld takes no more nodes (MaxNodeCount)
 	refuse string          // why none are made; empty: they are
 	update progress
 }

@@ -128,7 +128,7 @@ func (p *Planner) up(n *node) bool { return p.exists(n) || n.pod != nil && p.for
 // lacks is how many nodes of the floor do not serve, and are about to.
 func (p *Planner) lacks(name string, s *set) int {
 	want := s.floor(p.now)
-	if s.capped || s.out || want > s.Nodes.Len() { // more cannot be made for now
+	if s.capped || s.out || s.full || want > s.Nodes.Len() { // more cannot be made for now
 		return 0
 	}
 	return want - p.count(name, func(n *node) bool { return n.pod != nil && n.joined == n.pod.UID && p.counts(n) })

@@ -39,6 +39,7 @@ type world struct {
 	updates int             // of records' states
 	hosts   map[string]string
 	leaving map[string]bool // UIDs of pods that were to go from hosts in trouble
+	most    int             // MaxNodeCount
 	also    func(*Facts)    // adds to what the planner is shown
 }
 
@@ -176,6 +177,7 @@ func (w *world) vanish(name string) { delete(w.pods, name) }
 func (w *world) read() *Reading {
 	w.asked++
 	r := &Reading{Number: w.asked, Answered: w.now, Reservations: map[string]string{}, Queue: scaler.Snapshot{Partitions: []scaler.Partition{{Name: "all", AllNodes: true}}}}
+	r.Queue.Select.MaxNodeCount = w.most
 	for node, name := range w.reserved {
 		r.Reservations[name+" of "+node] = node
 	}

@@ -121,8 +121,8 @@ type NodeSetSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// Slurmtide powers up no node on its own account, for replicas for instance, while so many are up. Jobs
-	// are not bound by it: use MaxPoweredUpNodes of slurm.conf for that. Absent: no limit.
+	// Slurmtide powers up no node on its own account, for replicas for instance, while so many are up. In mode Cloud jobs
+	// are not bound by it: use MaxPoweredUpNodes of slurm.conf for that. In mode Dynamic they are. Absent: no limit.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

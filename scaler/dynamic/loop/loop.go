@@ -11,6 +11,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -404,6 +405,7 @@ func (l *Loop) ask(ctx context.Context, whole bool, since time.Time, partitions 
 			return nil, time.Time{}, err
 		}
 		if told {
+			s.MaxNodeCount = cmp.Or(s.MaxNodeCount, l.Options.Select.MaxNodeCount)
 			options.Select = s
 		}
 	}
