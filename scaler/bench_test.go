@@ -2,7 +2,10 @@ package scaler
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -50,22 +53,84 @@ func large(shapes int) Snapshot {
 	return s
 }
 
+// harder are queues of other kinds than that of large: all of their jobs are eligible.
+var harder = map[string]func(s *Snapshot){
+	"eligible": func(*Snapshot) {},
+	"array limits": func(s *Snapshot) {
+		each(s, func(_ int, j *Job) { j.ArrayJobID, j.ArrayTasks, j.ArrayLimit = j.ID, "0-4%500", 500 })
+	},
+	"exclusive=user": func(s *Snapshot) { each(s, func(_ int, j *Job) { j.Request.Exclusive = ExclusiveUser }) },
+	"busy": func(s *Snapshot) {
+		for i := range s.Nodes {
+			n := &s.Nodes[i]
+			n.State, n.AllocCPUs, n.AllocMemory = NodeUp, 64, 256_000
+		}
+	},
+	"het": func(s *Snapshot) {
+		each(s, func(i int, j *Job) {
+			if i < 200 {
+				j.HetJobID, j.HetOffset = j.ID-uint32(i%2), i%2
+			}
+		})
+	},
+	"exclude": func(s *Snapshot) {
+		each(s, func(i int, j *Job) { j.ExcludedNodes = fmt.Sprintf("set%d-[%d-%d]", i%20, i%200, i%200+40) })
+	},
+	"reservations": func(s *Snapshot) {
+		for i := range s.Nodes {
+			if i%10 == 0 {
+				s.Nodes[i].Reservation = fmt.Sprintf("r%d", i/10)
+			}
+		}
+	},
+	"oversubscribe": func(s *Snapshot) {
+		for p := range s.Partitions {
+			s.Partitions[p].Share = 4
+		}
+		each(s, func(_ int, j *Job) { j.Request.Oversubscribe = true })
+	},
+}
+
+// each changes the single jobs.
+func each(s *Snapshot, change func(i int, j *Job)) {
+	i := 0
+	for at := range s.Jobs {
+		if j := &s.Jobs[at]; j.State == JobPending && j.ArrayJobID == 0 {
+			change(i, j)
+			i++
+		}
+	}
+}
+
 func BenchmarkDemand(b *testing.B) {
 	for _, shapes := range []int{50, 500, 20_000} {
-		b.Run(fmt.Sprintf("requests=%d", shapes), func(b *testing.B) {
-			s := large(shapes)
-			now := time.Unix(1_800_000_000, 0)
-			b.ReportAllocs()
-			before := cpuTime(b)
-			for b.Loop() {
-				r := Demand(now, s)
-				if r.New.Greedy == 0 || r.New.Lower > r.New.Greedy {
-					b.Fatal(r.New)
+		b.Run(fmt.Sprintf("requests=%d", shapes), func(b *testing.B) { benchmark(b, large(shapes)) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(harder)) {
+		b.Run("queue="+strings.ReplaceAll(name, " ", "-"), func(b *testing.B) {
+			s := large(500)
+			each(&s, func(_ int, j *Job) {
+				if j.Reason == "Dependency" || j.Reason == "QOSMaxCpuPerUserLimit" {
+					j.Reason = "Priority"
 				}
-			}
-			b.ReportMetric(float64((cpuTime(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+			})
+			harder[name](&s)
+			benchmark(b, s)
 		})
 	}
+}
+
+func benchmark(b *testing.B, s Snapshot) {
+	now := time.Unix(1_800_000_000, 0)
+	b.ReportAllocs()
+	before := cpuTime(b)
+	for b.Loop() {
+		r := Demand(now, s)
+		if r.New.Lower > r.New.Greedy {
+			b.Fatal(r.New)
+		}
+	}
+	b.ReportMetric(float64((cpuTime(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
 }
 
 // cpuTime is what the process has used of the processor: on a machine with other work it says more than the clock.

@@ -190,7 +190,7 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, o
 	add("memory of what was decoded", q.DecodeMiB, 0, "MiB")
 	add("demand reckoned from it", q.Demand*1000, 300, "ms")
 	add("the same, memory", q.DemandMiB, 200, "MiB")
-	const ten, model = "BenchmarkTenThousandNodes", "BenchmarkDemand/requests="
+	const ten, model, harder = "BenchmarkTenThousandNodes", "BenchmarkDemand/requests=", "BenchmarkDemand/queue="
 	for _, b := range []struct {
 		name      string
 		from      goBench
@@ -207,6 +207,14 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, o
 		{"demand, 5,000 nodes in 20 NodeSets, an array of 100,000 tasks and 20,000 jobs, no two alike", demand, model + "20000", "ns/op", 1e6, 300, "ms"},
 		{"the same, memory", demand, model + "20000", "B/op", 1e6, 200, "MB"},
 		{"the same, jobs of 500 kinds", demand, model + "500", "ns/op", 1e6, 300, "ms"},
+		{"the same, all of them eligible", demand, harder + "eligible", "ns/op", 1e6, 0, "ms"},
+		{"the same, arrays with limits", demand, harder + "array-limits", "ns/op", 1e6, 0, "ms"},
+		{"the same, --exclusive=user", demand, harder + "exclusive=user", "ns/op", 1e6, 0, "ms"},
+		{"the same, all nodes busy", demand, harder + "busy", "ns/op", 1e6, 0, "ms"},
+		{"the same, 100 het jobs among them", demand, harder + "het", "ns/op", 1e6, 0, "ms"},
+		{"the same, --exclude on each job", demand, harder + "exclude", "ns/op", 1e6, 0, "ms"},
+		{"the same, 500 reservations", demand, harder + "reservations", "ns/op", 1e6, 0, "ms"},
+		{"the same, --oversubscribe", demand, harder + "oversubscribe", "ns/op", 1e6, 0, "ms"},
 	} {
 		v, err := b.from.value(b.benchmark, b.in)
 		if err != nil {
