@@ -144,6 +144,9 @@ func (w *world) probed(n *node, registered bool) {
 			w.doubt(b)
 		}
 	}
+	if registered { // its next boot may be of the same generation
+		w.tried[n.index] = attempt{}
+	}
 }
 
 // mayTry looks whether a pod may be made at all. One that is made once more for the same boot has leave.
