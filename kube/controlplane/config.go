@@ -24,7 +24,7 @@ const cgroupConf = "CgroupPlugin=disabled\n"
 const extraConf = "spec.extraConf"
 
 // lists are keys whose words are merged with those of extraConf.
-var lists = []string{"SlurmctldParameters", "SlurmdParameters", "SchedulerParameters", "AuthInfo", "AuthAltParameters", "GresTypes", "SuspendExcStates"}
+var lists = []string{"SlurmctldParameters", "SlurmdParameters", "SchedulerParameters", "AuthInfo", "AuthAltParameters", "GresTypes", "SuspendExcStates", "PrologFlags"}
 
 // reserved are keys that extraConf may not have, and what decides on them.
 var reserved = map[string]string{
@@ -116,6 +116,9 @@ func Config(c Cluster) (map[string]string, error) {
 		return nil, err
 	}
 	if err := addNodeSets(f, c.NodeSets); err != nil {
+		return nil, err
+	}
+	if err := addSSH(f, c.NodeSets, files); err != nil {
 		return nil, err
 	}
 	if err := addScripts(f, c.Scripts, files); err != nil {

@@ -85,6 +85,27 @@ func TestAccountingExample(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// The Accounting with a database of mariadb-operator asks for what that makes.
+func TestMariaDBExample(t *testing.T) {
+	all := documents(t, "../../docs/examples/mariadb.yaml")
+	require.Len(t, all, 2)
+	var a v1alpha1.Accounting
+	require.NoError(t, yaml.UnmarshalStrict([]byte(all[1]), &a))
+	var db struct {
+		Metadata struct{ Name string }
+		Spec     struct {
+			Username, Database   string
+			PasswordSecretKeyRef v1alpha1.KeyRef
+		}
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(all[0]), &db))
+	s := a.Spec.StorageConfig
+	assert.Equal(t, []string{db.Metadata.Name, db.Spec.Username, db.Spec.Database}, []string{s.Host, s.Username, s.Database})
+	assert.Equal(t, db.Spec.PasswordSecretKeyRef, s.PasswordKeyRef)
+	_, err := DbdConfig(&a, "change-me")
+	require.NoError(t, err)
+}
+
 // findings are the rules of slurmtide doctor that find something in a cluster's files, sorted.
 func findings(t *testing.T, files map[string]string, version string, sets ...*v1alpha1.NodeSet) []string {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/controlplane/inplace"
+	"github.com/slurmtide/slurmtide/kube/sshd"
 )
 
 // LabelLoginSet is on all that is made for a LoginSet.
@@ -23,22 +23,14 @@ const LabelLoginSet = "slurmtide.io/loginset"
 const (
 	ContainerLogin = "login"
 	ContainerSackd = "sackd"
-	ContainerSSSD  = "sssd"
+	ContainerSSSD  = sshd.ContainerSSSD
 )
 
 // sshPort is sshd's in the pod. Ports below 1024 would take a capability.
 const sshPort = 2222
 
-// Directories in login pods.
-const (
-	runSlurmDir  = "/run/slurm" // sackd's socket, and the configuration that it has fetched
-	sshdDir      = "/etc/slurmtide/sshd"
-	hostKeysDir  = "/etc/slurmtide/host-keys"
-	loginKeysDir = "/etc/slurmtide/authorized-keys"
-	sssdDir      = "/etc/slurmtide/sssd"
-	usersDir     = "/var/lib/extrausers"
-	sssPipesDir  = "/var/lib/sss/pipes"
-)
+// runSlurmDir has sackd's socket, and the configuration that it has fetched.
+const runSlurmDir = "/run/slurm"
 
 func loginName(loginSet string) string { return loginSet + "-login" }
 
@@ -65,16 +57,16 @@ func LoginSetObjects(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, host
 	}
 	ours, owner, name := loginLabels(s), ownerOf(s, "LoginSet"), loginName(s.Name)
 	meta := func() metav1.ObjectMeta { return owned(s.Namespace, name, ours, owner) }
-	names := privateHostKeys(hostKeys)
-	sshd := sshdFiles(s, names)
+	names := sshd.PrivateHostKeys(hostKeys)
+	config := sshd.Files("LoginSet", "spec", sshPort, names, &s.Spec.SSHOptions, &s.Spec.UserOptions)
 	// Not in the hash: the key changes without a new pod.
-	files := labels.Merge(sshd, map[string]string{"root": s.Spec.RootSSHAuthorizedKeys})
-	config := &corev1.ConfigMap{TypeMeta: typeMeta("v1", "ConfigMap"), ObjectMeta: meta(), Data: files}
+	files := labels.Merge(config, map[string]string{sshd.RootKeys: s.Spec.RootSSHAuthorizedKeys})
+	object := &corev1.ConfigMap{TypeMeta: typeMeta("v1", "ConfigMap"), ObjectMeta: meta(), Data: files}
 	template := podTemplate(&v1alpha1.PodOptions{Metadata: s.Spec.Template.Metadata}, ours, loginPod(s, controller, o, settings))
-	read := maps.Clone(sshd) // by sshd, when it starts
+	read := maps.Clone(config) // by sshd, when it starts
 	if s.Spec.HostKeysRef != nil {
 		for _, name := range names { // those that are made never change
-			read[hostKeysDir+"/"+name] = string(hostKeys[name])
+			read[sshd.HostKeysDir+"/"+name] = string(hostKeys[name])
 		}
 	}
 	template.Annotations = labels.Merge(template.Annotations, map[string]string{AnnotationConfig: inplace.Hash(read)})
@@ -82,7 +74,7 @@ func LoginSetObjects(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, host
 		TypeMeta: typeMeta("apps/v1", "Deployment"), ObjectMeta: meta(),
 		Spec: appsv1.DeploymentSpec{Replicas: s.Spec.Replicas, Selector: &metav1.LabelSelector{MatchLabels: ours}, Template: template},
 	}
-	return []Object{config, loginService(s, meta()), deployment}, nil
+	return []Object{object, loginService(s, meta()), deployment}, nil
 }
 
 func loginService(s *v1alpha1.LoginSet, meta metav1.ObjectMeta) *corev1.Service {
@@ -95,83 +87,32 @@ func loginService(s *v1alpha1.LoginSet, meta metav1.ObjectMeta) *corev1.Service 
 	}}
 }
 
-// sshdFiles are sshd_config and what it includes. sshd takes the first value that it meets of a keyword, so the user's come before ours, but for those
-// that the rest relies on. In a file of their own their Match blocks end with it.
-func sshdFiles(s *v1alpha1.LoginSet, hostKeys []string) map[string]string {
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# Made by Slurmtide. What stands in spec.extraSshdConfig of the LoginSet takes the place of what follows the Include.")
-	line("Port %d", sshPort)
-	line("PidFile none")
-	for _, name := range hostKeys {
-		line("HostKey %s/%s", hostKeysDir, name)
-	}
-	line("Include %s/extra.conf", sshdDir)
-	line("UsePAM yes")
-	root := "no"
-	if strings.TrimSpace(s.Spec.RootSSHAuthorizedKeys) != "" {
-		root = "prohibit-password"
-	}
-	line("PermitRootLogin %s", root)
-	line("PasswordAuthentication no")
-	line("KbdInteractiveAuthentication no")
-	line("AuthorizedKeysFile .ssh/authorized_keys")
-	// A command, since sshd wants the directories of such files to be writable for root alone, and those of ConfigMaps look writable for all.
-	sss := ""
-	if s.Spec.SssdConfRef != nil {
-		sss = `sss_ssh_authorizedkeys -- "$1" 2>/dev/null; `
-	}
-	line(`AuthorizedKeysCommand /bin/sh -c 'cat -- "%s/$1" 2>/dev/null; %sexit 0' sh %%u`, loginKeysDir, sss)
-	line("AuthorizedKeysCommandUser nobody")
-	line("AcceptEnv LANG LC_*")
-	line("PrintMotd no")
-	line("X11Forwarding no")
-	line("Subsystem sftp internal-sftp")
-	// Load balancers forget connections that are silent for minutes.
-	line("ClientAliveInterval 60")
-	line("ClientAliveCountMax 10")
-	return map[string]string{"sshd_config": b.String(), "extra.conf": s.Spec.ExtraSshdConfig}
-}
-
 func loginPod(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, o *v1alpha1.LoginOptions, settings Settings) corev1.PodSpec {
 	pod := &s.Spec.Template.Spec
 	spec := corev1.PodSpec{
 		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 		SecurityContext: podSecurity(&v1alpha1.PodOptions{Spec: pod.PodSpecOptions}, uidSlurm, uidSlurm),
-		Containers:      []corev1.Container{sshd(s, o), sackd(s, controller, o, settings)},
+		Containers:      []corev1.Container{loginSshd(s, o), sackd(s, controller, o, settings)},
 		Volumes: append(append([]corev1.Volume{}, pod.Volumes...),
 			corev1.Volume{Name: "slurmtide-run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 			corev1.Volume{Name: "slurmtide-key", VolumeSource: projected(secretKey(slurmKeyRef(controller), SlurmKey))},
-			corev1.Volume{Name: "slurmtide-sshd", VolumeSource: projected(items(configMap(loginName(s.Name)), "sshd_config", "extra.conf"))},
-			corev1.Volume{Name: "slurmtide-host-keys", VolumeSource: privately(hostKeysName(s))},
-			corev1.Volume{Name: "slurmtide-authorized-keys", VolumeSource: projected(authorizedKeys(s)...)},
+			corev1.Volume{Name: "slurmtide-sshd", VolumeSource: projected(items(configMap(loginName(s.Name)), sshd.ConfigFile, sshd.ExtraFile))},
 		),
 	}
-	if s.Spec.UsersRef != nil {
-		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "slurmtide-users", VolumeSource: projected(configMap(s.Spec.UsersRef.Name))})
-	}
+	spec.Volumes = append(spec.Volumes, sshd.KeyVolumes(hostKeysName(s), &s.Spec.SSHOptions, items(configMap(loginName(s.Name)), sshd.RootKeys))...)
+	spec.Volumes = append(spec.Volumes, sshd.UserVolumes(&s.Spec.UserOptions)...)
 	if s.Spec.SssdConfRef != nil {
-		spec.Containers = append(spec.Containers, sssd(s, o))
-		spec.Volumes = append(spec.Volumes,
-			corev1.Volume{Name: "slurmtide-sssd", VolumeSource: privately(s.Spec.SssdConfRef.Name)},
-			corev1.Volume{Name: "slurmtide-sss-pipes", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		sssd := container(ContainerSSSD, &v1alpha1.ContainerOptions{Image: o.Image, ImagePullPolicy: o.ImagePullPolicy})
+		spec.Containers = append(spec.Containers, sshd.SSSD(sssd, &s.Spec.UserOptions))
 	}
 	options(&spec, &v1alpha1.PodOptions{Spec: pod.PodSpecOptions})
 	return spec
 }
 
-// authorizedKeys are the users' keys, and root's own in place of what ConfigMaps may have for it.
-func authorizedKeys(s *v1alpha1.LoginSet) (sources []corev1.VolumeProjection) {
-	for _, ref := range s.Spec.AuthorizedKeysRefs {
-		sources = append(sources, configMap(ref.Name))
-	}
-	return append(sources, items(configMap(loginName(s.Name)), "root"))
-}
-
-// sshd is root: it becomes the user who logs in. No program in the container can get more rights than its user has, sudo included.
-func sshd(s *v1alpha1.LoginSet, o *v1alpha1.LoginOptions) corev1.Container {
-	c := container(ContainerLogin, &o.ContainerOptions, "/usr/sbin/sshd", "-D", "-e", "-f", sshdDir+"/sshd_config")
-	asRoot(&c,
+// loginSshd is root: it becomes the user who logs in. No program in the container can get more rights than its user has, sudo included.
+func loginSshd(s *v1alpha1.LoginSet, o *v1alpha1.LoginOptions) corev1.Container {
+	c := container(ContainerLogin, &o.ContainerOptions, "/usr/sbin/sshd", "-D", "-e", "-f", sshd.ConfigDir+"/"+sshd.ConfigFile)
+	sshd.AsRoot(&c,
 		"SETUID", "SETGID", // becoming the user
 		"SYS_CHROOT",      // where it speaks to whom it does not know yet
 		"CHOWN", "FOWNER", // terminals, new home directories
@@ -188,10 +129,8 @@ func sshd(s *v1alpha1.LoginSet, o *v1alpha1.LoginOptions) corev1.Container {
 	withProbes(&c, &o.DaemonOptions)
 	c.VolumeMounts = append([]corev1.VolumeMount{
 		{Name: "slurmtide-run", MountPath: runSlurmDir, ReadOnly: true},
-		{Name: "slurmtide-sshd", MountPath: sshdDir, ReadOnly: true},
-		{Name: "slurmtide-host-keys", MountPath: hostKeysDir, ReadOnly: true},
-		{Name: "slurmtide-authorized-keys", MountPath: loginKeysDir, ReadOnly: true},
-	}, userMounts(s, true)...)
+		{Name: "slurmtide-sshd", MountPath: sshd.ConfigDir, ReadOnly: true},
+	}, append(sshd.KeyMounts(), sshd.UserMounts(&s.Spec.UserOptions)...)...)
 	c.VolumeMounts = append(c.VolumeMounts, o.VolumeMounts...)
 	return c
 }
@@ -220,47 +159,11 @@ func sackd(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, o *v1alpha1.Lo
 	c.VolumeMounts = append([]corev1.VolumeMount{
 		{Name: "slurmtide-run", MountPath: runSlurmDir},
 		{Name: "slurmtide-key", MountPath: keysDir, ReadOnly: true},
-	}, userMounts(s, true)...) // it looks up users' names and groups
+	}, sshd.UserMounts(&s.Spec.UserOptions)...) // it looks up users' names and groups
 	c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	// It ends on SIGINT alone; SIGTERM it does not handle.
 	c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/sh", "-c", "kill -INT 1"}}}}
 	return c
-}
-
-// sssd runs with a copy of its file, of which it wants to be the owner. When the file changes, it is started again.
-func sssd(s *v1alpha1.LoginSet, o *v1alpha1.LoginOptions) corev1.Container {
-	const ours = "/etc/sssd/sssd.conf"
-	theirs := sssdDir + "/" + s.Spec.SssdConfRef.Key
-	c := container(ContainerSSSD, &v1alpha1.ContainerOptions{Image: o.Image, ImagePullPolicy: o.ImagePullPolicy},
-		"/bin/sh", "-euc", `(umask 077; cat "$1" >"$2"; mkdir -p "$3/private"); chmod 0755 "$3"; exec sssd -i --logger=stderr`, "sh", theirs, ours, sssPipesDir)
-	asRoot(&c, "SETUID", "SETGID", "CHOWN", "FOWNER", "DAC_OVERRIDE", "KILL") // its helpers become users, and write files for them
-	c.LivenessProbe = &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/sh", "-c", `[ "$(cat "$1")" = "$(cat "$2")" ]`, "sh", theirs, ours}}},
-		PeriodSeconds: 10, TimeoutSeconds: 5, FailureThreshold: 2,
-	}
-	c.ReadinessProbe = &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-S", sssPipesDir + "/nss"}}},
-		PeriodSeconds: 5, TimeoutSeconds: 5,
-	}
-	c.VolumeMounts = append([]corev1.VolumeMount{{Name: "slurmtide-sssd", MountPath: sssdDir, ReadOnly: true}}, userMounts(s, false)...)
-	return c
-}
-
-// userMounts are what the C library asks for users; sssd makes its part.
-func userMounts(s *v1alpha1.LoginSet, ask bool) (mounts []corev1.VolumeMount) {
-	if s.Spec.UsersRef != nil {
-		mounts = append(mounts, corev1.VolumeMount{Name: "slurmtide-users", MountPath: usersDir, ReadOnly: true})
-	}
-	if s.Spec.SssdConfRef != nil {
-		mounts = append(mounts, corev1.VolumeMount{Name: "slurmtide-sss-pipes", MountPath: sssPipesDir, ReadOnly: ask})
-	}
-	return mounts
-}
-
-func asRoot(c *corev1.Container, capabilities ...corev1.Capability) {
-	c.SecurityContext.RunAsUser, c.SecurityContext.RunAsGroup, c.SecurityContext.RunAsNonRoot = new(int64(0)), new(int64(0)), new(false)
-	c.SecurityContext.Capabilities.Add = capabilities
-	c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 }
 
 // items are some keys of a ConfigMap, under their own names.
@@ -269,11 +172,6 @@ func items(of corev1.VolumeProjection, keys ...string) corev1.VolumeProjection {
 		of.ConfigMap.Items = append(of.ConfigMap.Items, corev1.KeyToPath{Key: key, Path: key})
 	}
 	return of
-}
-
-// privately is a Secret whose files only root may read.
-func privately(name string) corev1.VolumeSource {
-	return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name, DefaultMode: new(int32(0o400))}}
 }
 
 // SeenLoginSet is what became of a LoginSet so far.

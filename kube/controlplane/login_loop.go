@@ -11,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/sshd"
 )
 
 // loginSet carries out a LoginSet.
@@ -64,7 +66,7 @@ func (l *Loop) applyLoginSet(ctx context.Context, s *v1alpha1.LoginSet) ([]strin
 	if err != nil {
 		return nil, err
 	}
-	prints := fingerprints(keys)
+	prints := sshd.Fingerprints(keys)
 	objects, err := LoginSetObjects(s, c, keys, l.o.Settings)
 	if err != nil {
 		return prints, &Problem{"Invalid", err.Error()}
@@ -82,7 +84,7 @@ func (l *Loop) loginRefs(ctx context.Context, s *v1alpha1.LoginSet) error {
 		if err != nil {
 			return err
 		}
-		if err := checkUsers(users); err != nil {
+		if err := sshd.CheckUsers(users); err != nil {
 			return &Problem{"InvalidUsers", fmt.Sprintf("spec.usersRef: ConfigMap %s: %v", ref.Name, err)}
 		}
 	}
@@ -109,30 +111,27 @@ func (l *Loop) hostKeys(ctx context.Context, s *v1alpha1.LoginSet) (map[string][
 	case err != nil:
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	if owner := metav1.GetControllerOf(secret); !given && owner != nil && owner.UID != s.UID {
-		return nil, &Problem{"KeyTaken", fmt.Sprintf("Secret %s belongs to another object, %s %s with UID %s: if that was this one's forerunner, it will be deleted within a moment, and new keys made; "+
-			"to keep its keys, remove metadata.ownerReferences from it", name, owner.Kind, owner.Name, owner.UID)}
+	return secret.Data, usableHostKeys(secret, s.UID, given)
+}
+
+// usableHostKeys says what is wrong with a Secret that is to have host keys for the object with this UID. given: the user has named it.
+func usableHostKeys(secret *corev1.Secret, of types.UID, given bool) error {
+	if owner := metav1.GetControllerOf(secret); !given && owner != nil && owner.UID != of {
+		return &Problem{"KeyTaken", fmt.Sprintf("Secret %s belongs to another object, %s %s with UID %s: if that was this one's forerunner, it will be deleted within a moment, and new keys made; "+
+			"to keep its keys, remove metadata.ownerReferences from it", secret.Name, owner.Kind, owner.Name, owner.UID)}
 	}
-	if privateHostKeys(secret.Data) == nil {
-		return nil, &Problem{"KeyMissing", fmt.Sprintf("Secret %s exists, but has no host key: put one in under ssh_host_ed25519_key, or delete the Secret", name)}
+	if sshd.PrivateHostKeys(secret.Data) == nil {
+		return &Problem{"KeyMissing", fmt.Sprintf("Secret %s exists, but has no host key: put one in under ssh_host_ed25519_key, or delete the Secret", secret.Name)}
 	}
-	return secret.Data, nil
+	return nil
 }
 
 func (l *Loop) makeHostKeys(ctx context.Context, s *v1alpha1.LoginSet) (map[string][]byte, error) {
-	keys, err := newHostKeys(s.Namespace + "/" + s.Name)
+	keys, err := sshd.NewHostKeys(s.Namespace + "/" + s.Name)
 	if err != nil {
 		return nil, err
 	}
-	l.o.Metrics.wrote("secrets")
-	_, err = l.kube.CoreV1().Secrets(s.Namespace).Create(ctx, &corev1.Secret{
-		ObjectMeta: owned(s.Namespace, hostKeysName(s), loginLabels(s), ownerOf(s, "LoginSet")), Data: keys, Immutable: new(true),
-	}, metav1.CreateOptions{FieldManager: FieldManager})
-	if err != nil { // somebody may have been faster: theirs are taken next time
-		return nil, fmt.Errorf("making Secret %s: %w", hostKeysName(s), err)
-	}
-	l.o.Log.Info("made host keys", "namespace", s.Namespace, "secret", hostKeysName(s))
-	return keys, nil
+	return keys, l.createHostKeys(ctx, &corev1.Secret{ObjectMeta: owned(s.Namespace, hostKeysName(s), loginLabels(s), ownerOf(s, "LoginSet")), Data: keys})
 }
 
 // loginSetsOf are the LoginSets that refer to a Controller.

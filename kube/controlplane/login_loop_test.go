@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/sshd"
 )
 
 func TestHostKeysAreMadeOnce(t *testing.T) {
@@ -72,7 +73,7 @@ func TestHostKeysOfOthers(t *testing.T) {
 			}))
 			if test.problem == "" {
 				require.NoError(t, err)
-				assert.Equal(t, []string{"ssh_host_rsa_key"}, privateHostKeys(keys))
+				assert.Equal(t, []string{"ssh_host_rsa_key"}, sshd.PrivateHostKeys(keys))
 			} else {
 				require.EqualError(t, err, test.problem)
 			}
@@ -100,5 +101,5 @@ func TestLoginExample(t *testing.T) {
 		}
 	}
 	assert.True(t, found)
-	require.NoError(t, checkUsers(users))
+	require.NoError(t, sshd.CheckUsers(users))
 }

@@ -1,10 +1,6 @@
 package controlplane
 
 import (
-	"crypto/x509"
-	"encoding/base64"
-	"encoding/pem"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +14,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/internal/golden"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/sshd"
 )
 
 func loginSet(change func(*v1alpha1.LoginSet)) *v1alpha1.LoginSet {
@@ -127,72 +124,6 @@ func TestLoginPodsAreReplaced(t *testing.T) {
 	}
 }
 
-func TestHostKeys(t *testing.T) {
-	keys, err := newHostKeys("slurm/tide")
-	require.NoError(t, err)
-	assert.Equal(t, []string{"ssh_host_ecdsa_key", "ssh_host_ed25519_key"}, privateHostKeys(keys))
-
-	block, rest := pem.Decode(keys["ssh_host_ecdsa_key"])
-	assert.Empty(t, rest)
-	private, err := x509.ParseECPrivateKey(block.Bytes)
-	require.NoError(t, err)
-	point, err := private.PublicKey.Bytes()
-	require.NoError(t, err)
-	words := strings.Fields(string(keys["ssh_host_ecdsa_key.pub"]))
-	require.Len(t, words, 3)
-	blob, err := base64.StdEncoding.DecodeString(words[1])
-	require.NoError(t, err)
-	assert.Equal(t, "ecdsa-sha2-nistp256", words[0])
-	assert.Equal(t, "slurm/tide", words[2])
-	assert.Equal(t, wire("ecdsa-sha2-nistp256", "nistp256", string(point)), blob)
-
-	block, rest = pem.Decode(keys["ssh_host_ed25519_key"])
-	assert.Empty(t, rest)
-	assert.Equal(t, "OPENSSH PRIVATE KEY", block.Type)
-	words = strings.Fields(string(keys["ssh_host_ed25519_key.pub"]))
-	blob, err = base64.StdEncoding.DecodeString(words[1])
-	require.NoError(t, err)
-	assert.Contains(t, string(block.Bytes), string(blob), "the public key stands in the private one")
-
-	other, err := newHostKeys("slurm/tide")
-	require.NoError(t, err)
-	assert.NotEqual(t, keys["ssh_host_ed25519_key"], other["ssh_host_ed25519_key"])
-	assert.NotEqual(t, fingerprints(keys), fingerprints(other))
-}
-
-func TestFingerprints(t *testing.T) {
-	const line = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f tide\n"
-	got := fingerprints(map[string][]byte{
-		"ssh_host_ed25519_key.pub": []byte(line), "ssh_host_ed25519_key": []byte("x"), "ssh_host_rsa_key.pub": []byte("ssh-rsa !"), "other.pub": []byte(line), "ssh_host_dsa_key.pub": nil,
-	})
-	// By ssh-keygen -l.
-	assert.Equal(t, []string{"ssh-ed25519 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA"}, got)
-	assert.Empty(t, privateHostKeys(map[string][]byte{"ssh_host_ed25519_key.pub": []byte("x"), "ssh_host_rsa_key": nil, "id_rsa": []byte("x"), "../ssh_host_rsa_key": []byte("x")}))
-}
-
-func TestCheckUsers(t *testing.T) {
-	tests := map[string]struct{ passwd, group, want string }{
-		"good":          {"alice:x:1000:1000:Alice:/home/alice:/bin/bash\n\nbob:*:1001:100::/home/bob:/bin/sh\n", "staff:x:2000:alice,bob\n", ""},
-		"nothing":       {"", "", "there is no passwd, or an empty one: write users as in /etc/passwd, name:x:uid:gid:comment:home:shell"},
-		"no colons":     {"alice", "", `passwd:1: "alice" has not the form of a line of /etc/passwd, 7 fields with colons between them`},
-		"no name":       {":x:1000:1000::/:/bin/sh", "", `passwd:1: ":x:1000:1000::/:/bin/sh" has not the form of a line of /etc/passwd, 7 fields with colons between them`},
-		"a system user": {"alice:x:1000:1000::/:/bin/sh\nroot:x:0:0::/root:/bin/sh", "", `passwd:2: the ID of root is "0": it must be a number, 500 or more`},
-		"group ID":      {"alice:x:1000:0::/:/bin/sh", "", `passwd:1: the group ID of alice is "0": it must be a number, 500 or more`},
-		"group":         {"alice:x:1000:1000::/:/bin/sh", "staff:x:2000", `group:1: "staff:x:2000" has not the form of a line of /etc/group, 4 fields with colons between them`},
-		"system group":  {"alice:x:1000:1000::/:/bin/sh", "sudo:x:27:alice", `group:1: the ID of sudo is "27": it must be a number, 500 or more`},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			err := checkUsers(map[string]string{"passwd": test.passwd, "group": test.group})
-			if test.want == "" {
-				require.NoError(t, err)
-				return
-			}
-			require.EqualError(t, err, test.want)
-		})
-	}
-}
-
 func TestLoginSetStatus(t *testing.T) {
 	bad := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "tide-login-1"}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 		Name: ContainerLogin, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "no image"}},
@@ -257,6 +188,6 @@ func TestGivenHostKeysChange(t *testing.T) {
 	assert.Equal(t, annotation(false, "a"), annotation(false, "b"), "an update of the daemon alone ends no session")
 	// Given keys without public ones: what was shown of others before is wrong.
 	s := loginSet(func(s *v1alpha1.LoginSet) { s.Status.HostKeys = []string{"ssh-ed25519 SHA256:x"} })
-	assert.Empty(t, LoginSetStatus(s, SeenLoginSet{HostKeys: fingerprints(map[string][]byte{"ssh_host_rsa_key": []byte("k")})}).HostKeys)
+	assert.Empty(t, LoginSetStatus(s, SeenLoginSet{HostKeys: sshd.Fingerprints(map[string][]byte{"ssh_host_rsa_key": []byte("k")})}).HostKeys)
 	assert.Equal(t, s.Status.HostKeys, LoginSetStatus(s, SeenLoginSet{}).HostKeys, "they could not be read")
 }

@@ -118,10 +118,17 @@ func (l *Loop) prepare(ctx context.Context, c, full *v1alpha1.Controller, accoun
 	if err := errors.Join(l.sameKeys(ctx, c, accounting), kept); err != nil { // the first may know more to do about it
 		return nil, err
 	}
+	sets, err := l.nodeSetsOf(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.nodeHostKeys(ctx, sets); err != nil {
+		return nil, err
+	}
 	if c.Spec.External != nil {
 		return nil, nil
 	}
-	cluster := Cluster{Controller: c, Accounting: accounting, Scripts: map[string]map[string]string{}, Settings: l.o.Settings}
+	cluster := Cluster{Controller: c, NodeSets: sets, Accounting: accounting, Scripts: map[string]map[string]string{}, Settings: l.o.Settings}
 	if cluster.Files, err = l.files(ctx, c.Namespace, "spec.configFileRefs", c.Spec.ConfigFileRefs); err != nil {
 		return nil, err
 	}
@@ -133,20 +140,22 @@ func (l *Loop) prepare(ctx context.Context, c, full *v1alpha1.Controller, accoun
 	if cluster.JWKS, err = l.jwks(ctx, c.Namespace, c.Spec.JWKSKeyRef); err != nil {
 		return nil, err
 	}
-	sets, err := l.nodeSets.NodeSets(c.Namespace).List(everything)
-	if err != nil {
-		return nil, err
-	}
-	for _, set := range sets {
-		if set.Spec.ClusterRef.Name == ClusterName(c) && set.DeletionTimestamp == nil {
-			cluster.NodeSets = append(cluster.NodeSets, set)
-		}
-	}
 	files, err := Config(cluster)
 	if err != nil {
 		return nil, &Problem{"InvalidConfig", err.Error()}
 	}
 	return files, nil
+}
+
+// nodeSetsOf are those of a Controller's cluster.
+func (l *Loop) nodeSetsOf(c *v1alpha1.Controller) (sets []*v1alpha1.NodeSet, err error) {
+	all, err := l.nodeSets.NodeSets(c.Namespace).List(everything)
+	for _, set := range all {
+		if set.Spec.ClusterRef.Name == ClusterName(c) && set.DeletionTimestamp == nil {
+			sets = append(sets, set)
+		}
+	}
+	return sets, err
 }
 
 // files reads ConfigMaps.

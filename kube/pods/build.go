@@ -70,6 +70,8 @@ type PodOptions struct {
 // Node selector and tolerations of the offering are added to the template's, and a pod affinity to the
 // other pods of the job, or het job, if the NodeSet has a topology key. Hosts that are in a bad condition are excluded.
 //
+// With ssh sshd runs beside slurmd, started by the postStart hook; with sssdConfRef sssd runs in a container of its own.
+//
 // The node's own volumes (spec.volumeClaimTemplates) take the place of the template's of the same name.
 //
 // The error names the field that is wrong; it is the same that Validate reports.
@@ -129,6 +131,8 @@ func build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string
 	}
 	slurmd.Args = args
 	letJobsEnd(slurmd, node)
+	addUsers(pod, &ns.Spec)
+	addSSH(pod, ns, node)
 	slurmd.Env = append([]corev1.EnvVar{{
 		Name:      envPodUID,
 		ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.uid"}},

@@ -80,6 +80,18 @@ func TestBuildGolden(t *testing.T) {
 				Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Gi")},
 			}
 		}},
+		"ssh": {options: options, change: func(ns *v1alpha1.NodeSet) {
+			ns.Spec.SSH = &v1alpha1.NodeSetSSH{Enabled: true, Port: 2222, SSHOptions: v1alpha1.SSHOptions{
+				RootSSHAuthorizedKeys: "ssh-ed25519 AAAA admin\n", AuthorizedKeysRefs: []v1alpha1.ObjectRef{{Name: "keys-a"}, {Name: "keys-b"}},
+				HostKeysRef: &v1alpha1.ObjectRef{Name: "old-host-keys"}, ExtraSshdConfig: "Match Group staff\n  X11Forwarding yes\n",
+			}}
+			ns.Spec.UserOptions = v1alpha1.UserOptions{UsersRef: &v1alpha1.ObjectRef{Name: "users"}}
+		}},
+		"sssd": {options: options, change: func(ns *v1alpha1.NodeSet) {
+			ns.Spec.SSH = &v1alpha1.NodeSetSSH{Enabled: true}
+			ns.Spec.SssdConfRef = &v1alpha1.KeyRef{Name: "sssd", Key: "sssd.conf"}
+			ns.Spec.Template.Spec.InitContainers = []corev1.Container{{Name: "prepare", Image: "site/prepare:1"}}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := newNodeSet("cpu", "cpu-[0-49]")

@@ -23,7 +23,7 @@ const (
 	defaultMaxScheduled   = "100%"
 )
 
-// revision names what a NodeSet's pods are made from: the template and the shape. What else is in a pod is its own boot's (job, offering), or
+// revision names what a NodeSet's pods are made from: the template, the shape, and who comes by ssh. What else is in a pod is its own boot's (job, offering), or
 // the bridge's (--conf-server). In mode Cloud features and weight are slurmctld's alone, in slurm.conf: no pod has to be replaced for them.
 func revision(spec *v1alpha1.NodeSetSpec) string {
 	from := *spec
@@ -38,12 +38,18 @@ func revision(spec *v1alpha1.NodeSetSpec) string {
 	return hex.EncodeToString(sum[:5])
 }
 
-// madeFrom is what pods are made from, as JSON.
+// madeFrom is what pods are made from, as JSON. What is not used is left out of it: a new version of Slurmtide alone makes no new revision.
 func madeFrom(spec *v1alpha1.NodeSetSpec) ([]byte, error) {
+	ssh := spec.SSH
+	if !SSHEnabled(spec) {
+		ssh = nil
+	}
 	return json.Marshal(struct {
-		Template any            `json:"template"`
-		Shape    v1alpha1.Shape `json:"shape"`
-	}{spec.Template, spec.Shape})
+		Template any                  `json:"template"`
+		Shape    v1alpha1.Shape       `json:"shape"`
+		SSH      *v1alpha1.NodeSetSSH `json:"ssh,omitempty"`
+		v1alpha1.UserOptions
+	}{spec.Template, spec.Shape, ssh, spec.UserOptions})
 }
 
 // rolling is how outdated pods are replaced; nil: they are not.

@@ -65,6 +65,9 @@ func testLogin(t *testing.T, version string) {
 	p.part("nobody else comes", p.testLoginRefused)
 	p.part("jobs from zero", p.testLoginJobs)
 	p.part("what the pod can do", p.testLoginRights)
+	p.part("ssh into nodes", func(t *testing.T) { p.testNodeSSH(t, home) })
+	p.part("what ssh leaves behind", p.testLeftBehind)
+	p.part("interactive work", p.testInteractive)
 	p.part("slurm.conf changes in place", p.testLoginConfig)
 	p.part("a bad sshd_config", p.testLoginBadConfig)
 	p.part("the host key stays", p.testLoginHostKey)
@@ -83,7 +86,8 @@ func (p *plane) describeLogin() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), time.Minute)
 		defer cancel()
 		asked := [][]string{{"-n", p.ns, "get", "loginsets", "-o", "yaml"}}
-		for _, container := range []string{"login", "sackd"} {
+		asked = append(asked, []string{"-n", p.ns, "logs", "-l", "slurmtide.io/nodeset", "-c", "slurmd", "--prefix", "--tail=60"})
+		for _, container := range []string{"login", "sackd", "sssd"} {
 			asked = append(asked, []string{"-n", p.ns, "logs", "-l", "slurmtide.io/loginset", "-c", container, "--prefix", "--tail=60"})
 		}
 		for _, args := range asked {
@@ -103,7 +107,7 @@ func (p *plane) hostDirectory(name string) corev1.Volume {
 }
 
 // createHomeSet makes a NodeSet whose nodes have the users' home directories.
-func (p *plane) createHomeSet(name, nodes string, home corev1.Volume) {
+func (p *plane) createHomeSet(name, nodes string, home corev1.Volume, change ...func(*v1alpha1.NodeSet)) {
 	p.t.Helper()
 	set := p.build(nodeSet{name: name, nodes: nodes})
 	spec := &set.Spec.Template.Spec
@@ -111,6 +115,9 @@ func (p *plane) createHomeSet(name, nodes string, home corev1.Volume) {
 	spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: home.Name, MountPath: "/home"}}
 	spec.Volumes = []corev1.Volume{home}
 	set.Spec.Partition = &v1alpha1.NodeSetPartition{Config: "Default=YES"}
+	for _, one := range change {
+		one(set)
+	}
 	_, err := p.tide.SlurmtideV1alpha1().NodeSets(p.ns).Create(p.ctx, set, metav1.CreateOptions{})
 	require.NoError(p.t, err)
 }
@@ -126,11 +133,11 @@ func (p *plane) createLoginSet(home corev1.Volume) {
 	p.t.Helper()
 	sets := p.tide.SlurmtideV1alpha1().LoginSets(p.ns)
 	_, err := sets.Create(p.ctx, &v1alpha1.LoginSet{ObjectMeta: metav1.ObjectMeta{Name: "tide"}, Spec: v1alpha1.LoginSetSpec{
-		ControllerRef:      v1alpha1.ObjectRef{Name: "tide"},
-		AuthorizedKeysRefs: []v1alpha1.ObjectRef{{Name: "keys"}},
-		UsersRef:           &v1alpha1.ObjectRef{Name: "users"},
-		Login:              &v1alpha1.LoginOptions{VolumeMounts: []corev1.VolumeMount{{Name: "home", MountPath: "/home"}}},
-		Template:           v1alpha1.LoginPodOptions{Spec: v1alpha1.LoginPodSpecOptions{Volumes: []corev1.Volume{home}}},
+		ControllerRef: v1alpha1.ObjectRef{Name: "tide"},
+		SSHOptions:    v1alpha1.SSHOptions{AuthorizedKeysRefs: []v1alpha1.ObjectRef{{Name: "keys"}}},
+		UserOptions:   v1alpha1.UserOptions{UsersRef: &v1alpha1.ObjectRef{Name: "users"}},
+		Login:         &v1alpha1.LoginOptions{VolumeMounts: []corev1.VolumeMount{{Name: "home", MountPath: "/home"}}},
+		Template:      v1alpha1.LoginPodOptions{Spec: v1alpha1.LoginPodSpecOptions{Volumes: []corev1.Volume{home}}},
 	}}, metav1.CreateOptions{})
 	require.NoError(p.t, err)
 	p.eventually("the missing keys to be told", func() (bool, string) {
@@ -174,9 +181,18 @@ func (p *plane) waitLogin(reason, message string) {
 
 // ssh runs a command as a user of the login pods, with the client in slurmctld's pod. key is whose key is used.
 func (p *plane) ssh(user, key, command string, options ...string) (stdout string, err error) {
+	return p.sshTo(user, key, "tide-login", command, options...)
+}
+
+// sshTo does so on any host.
+func (p *plane) sshTo(user, key, host, command string, options ...string) (stdout string, err error) {
 	args := append([]string{"timeout", "120", "ssh", "-F", "none", "-T", "-i", "/tmp/" + key, "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes",
 		"-o", "UserKnownHostsFile=/tmp/known_hosts", "-o", "ConnectTimeout=10"}, options...)
-	out, stderr, err := p.run(nil, "slurmctld", append(args, user+"@tide-login", command)...)
+	args = append(args, user+"@"+host)
+	if command != "" { // with -W there is none
+		args = append(args, command)
+	}
+	out, stderr, err := p.run(nil, "slurmctld", args...)
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, stderr)
 	}

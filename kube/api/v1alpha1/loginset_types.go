@@ -68,43 +68,9 @@ type LoginSetSpec struct {
 	// +optional
 	Template LoginPodOptions `json:"template,omitempty"`
 
-	// Public keys that let root in, as in authorized_keys. Without them root is kept out.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxLength=65536
-	RootSSHAuthorizedKeys string `json:"rootSshAuthorizedKeys,omitempty"`
+	SSHOptions `json:",inline"`
 
-	// ConfigMaps with the public keys that let users in: under each user's name what would stand in authorized_keys. Of later ones win.
-	// Changes count within a minute or two. Keys in ~/.ssh/authorized_keys, and in sssd, count as well.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxItems=32
-	// +listType=atomic
-	AuthorizedKeysRefs []ObjectRef `json:"authorizedKeysRefs,omitempty"`
-
-	// A ConfigMap with users, for sites without sssd: passwd and, if wanted, group hold lines as in the files of that name in /etc. User
-	// and group IDs are 500 or more. Changes count within a minute or two. The image needs libnss-extrausers.
-	//
-	// +optional
-	UsersRef *ObjectRef `json:"usersRef,omitempty"`
-
-	// A Secret with sssd.conf, under the key that is named. Then sssd runs beside sshd; other keys of the Secret, certificates for example, lie in
-	// /etc/slurmtide/sssd. A change restarts sssd alone, within a minute or two.
-	//
-	// +optional
-	SssdConfRef *KeyRef `json:"sssdConfRef,omitempty"`
-
-	// A Secret with sshd's host keys, for names that clients know already: ssh_host_ed25519_key and its like, those that there are. Default: keys are
-	// made once, in the Secret <name>-login-host-keys.
-	//
-	// +optional
-	HostKeysRef *ObjectRef `json:"hostKeysRef,omitempty"`
-
-	// Lines for sshd_config, in front of those that Slurmtide can do without. A change replaces the pods, and ends the sessions in them.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxLength=65536
-	ExtraSshdConfig string `json:"extraSshdConfig,omitempty"`
+	UserOptions `json:",inline"`
 
 	// The Service.
 	//

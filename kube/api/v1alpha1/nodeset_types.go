@@ -84,6 +84,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.automountServiceAccountToken) || !self.template.spec.automountServiceAccountToken",message="spec.template.spec.automountServiceAccountToken must be false or absent: every job in the pod could use the token"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.resources) || !has(c.resources.limits) || !('cpu' in c.resources.limits) || (type(c.resources.limits['cpu']) == int ? double(c.resources.limits['cpu']) : quantity(c.resources.limits['cpu']).asApproximateFloat()) >= double(self.shape.cpus))",message="spec.template: the cpu limit of container slurmd is below spec.shape.cpus: raise the limit, remove it or lower the shape"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.resources) || !has(c.resources.limits) || !('memory' in c.resources.limits) || (type(c.resources.limits['memory']) == int ? double(c.resources.limits['memory']) : quantity(c.resources.limits['memory']).asApproximateFloat()) >= double(self.shape.realMemory) * 1048576.0)",message="spec.template: the memory limit of container slurmd is below spec.shape.realMemory (MiB): raise the limit, remove it or lower the shape"
+// +kubebuilder:validation:XValidation:rule="!has(self.ssh) || !self.ssh.enabled || !has(self.template.spec.securityContext) || !has(self.template.spec.securityContext.fsGroup)",message="spec.ssh: remove fsGroup from spec.template.spec.securityContext: sshd refuses host keys that a group may read"
+// +kubebuilder:validation:XValidation:rule="!has(self.ssh) || !self.ssh.enabled || (!has(self.template.spec.hostPID) || !self.template.spec.hostPID) && (!has(self.template.spec.shareProcessNamespace) || !self.template.spec.shareProcessNamespace)",message="spec.ssh: remove hostPID and shareProcessNamespace from spec.template.spec: what a user leaves behind is looked for among all processes that slurmd sees"
+// +kubebuilder:validation:XValidation:rule="!has(self.ssh) || !self.ssh.enabled || self.template.spec.containers.all(c, c.name != 'slurmd' || !has(c.lifecycle) || !has(c.lifecycle.postStart))",message="spec.ssh: remove lifecycle.postStart from container slurmd of spec.template: sshd is started there"
 type NodeSetSpec struct {
 	// The Slurm cluster the nodes belong to. Cannot be changed.
 	//
@@ -158,6 +161,14 @@ type NodeSetSpec struct {
 	// terminationGracePeriodSeconds, 600 unless the template says otherwise: the container's preStop hook, which is
 	// Slurmtide's unless the template has one, waits for them. Pods that Slurmtide deletes have 10 seconds.
 	Template corev1.PodTemplateSpec `json:"template"`
+
+	// Lets users by ssh into the nodes on which they have a job, and nobody else but root with a key of rootSshAuthorizedKeys. The image needs sshd and pam_slurm_adopt, and
+	// slurm.conf PrologFlags=Contain; that of a Controller has it then. Users have to be known in the pod: by usersRef, sssdConfRef or the image.
+	//
+	// +optional
+	SSH *NodeSetSSH `json:"ssh,omitempty"`
+
+	UserOptions `json:",inline"`
 
 	// Volumes that each node has of its own, for volumeMounts of the template: a claim <name>-<node> is made when the node is powered up for the first time, and
 	// kept from then on, unless persistentVolumeClaimRetentionPolicy says otherwise. A volume of the template with the same name gives way. Cannot be changed.

@@ -1,4 +1,4 @@
-package controlplane
+package sshd
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ const (
 	gidUsers = 100
 )
 
-// checkUsers says what is wrong in spec.usersRef. libnss-extrausers passes over such lines without a word.
-func checkUsers(files map[string]string) error {
+// CheckUsers says what is wrong in the files of a usersRef. libnss-extrausers passes over such lines without a word.
+func CheckUsers(files map[string]string) error {
 	if strings.TrimSpace(files["passwd"]) == "" {
 		return fmt.Errorf("there is no passwd, or an empty one: write users as in /etc/passwd, name:x:uid:gid:comment:home:shell")
 	}

@@ -1,4 +1,4 @@
-package controlplane
+package sshd
 
 import (
 	"bytes"
@@ -21,8 +21,8 @@ import (
 // hostKeyFile is a private host key of sshd, as sshd_config(5) calls them by default.
 var hostKeyFile = regexp.MustCompile(`^ssh_host_[a-z0-9]+_key$`)
 
-// newHostKeys makes host keys for sshd: private and public ones, by the names of their files. ECDSA is for clients that may not use Ed25519.
-func newHostKeys(comment string) (map[string][]byte, error) {
+// NewHostKeys makes host keys for sshd: private and public ones, by the names of their files. ECDSA is for clients that may not use Ed25519.
+func NewHostKeys(comment string) (map[string][]byte, error) {
 	edPublic, edPrivate, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making a host key: %w", err)
@@ -76,8 +76,8 @@ func publicLine(kind, comment string, blob []byte) []byte {
 	return []byte(kind + " " + base64.StdEncoding.EncodeToString(blob) + " " + comment + "\n")
 }
 
-// privateHostKeys are the names of the private host keys among files, in order.
-func privateHostKeys(files map[string][]byte) (names []string) {
+// PrivateHostKeys are the names of the private host keys among files, in order.
+func PrivateHostKeys(files map[string][]byte) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if hostKeyFile.MatchString(name) && len(files[name]) > 0 {
 			names = append(names, name)
@@ -86,8 +86,8 @@ func privateHostKeys(files map[string][]byte) (names []string) {
 	return names
 }
 
-// fingerprints are those of the public keys among files, as ssh-keygen -l shows them. It is not nil also when there are none.
-func fingerprints(files map[string][]byte) []string {
+// Fingerprints are those of the public keys among files, as ssh-keygen -l shows them. It is not nil also when there are none.
+func Fingerprints(files map[string][]byte) []string {
 	all := []string{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		private, public := strings.CutSuffix(name, ".pub")
