@@ -151,6 +151,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 		e.now = now
 	}
 	e.out, e.counted = nil, nil
+	e.passWindows()
 	switch ev := ev.(type) {
 	case RequestAccepted:
 		e.accept(ev.Request)

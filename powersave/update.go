@@ -70,6 +70,7 @@ type updates struct {
 	of       map[string]updateState
 	draining []*node           // until their jobs have ended; read more often
 	windowAt time.Time         // when a window begins or ends next; zero: none does
+	shut     map[string]bool   // NodeSets whose window is not open
 	refused  map[string]string // why windows are not reserved in Slurm, by NodeSet
 }
 
@@ -129,7 +130,7 @@ func (e *Engine) passing(n *node) bool {
 // replaces says that the node is out for an update, or has been chosen to be.
 func (e *Engine) replaces(n *node) bool {
 	set := e.sets[n.set]
-	return set.Rolling != nil && set.Problem == "" && e.outdated(n) && !e.updates.of[n.set].held &&
+	return set.Rolling != nil && set.Problem == "" && e.outdated(n) && !e.updates.of[n.set].held && !e.updates.shut[n.set] &&
 		(n.care.replace || n.slurm.State.Any(NodeDrain) && n.slurm.drainedFor(UpdatePrefix))
 }
 
@@ -147,10 +148,6 @@ func (e *Engine) replaceable(n *node) bool {
 // keepUpdates goes on with rolling updates after each complete read.
 func (e *Engine) keepUpdates() {
 	u := &e.updates
-	if !u.windowAt.IsZero() && !u.windowAt.After(e.now) {
-		e.setWindows()
-		u.read = -1 // the newest read is to be looked at once more: a window has begun, or ended
-	}
 	switch {
 	case !e.leading || !e.setsRead || !e.podsRead || e.blind || e.reads.whole == u.read:
 		return
@@ -221,7 +218,7 @@ func (e *Engine) update(set NodeSet, nodes []*node) {
 	switch {
 	case set.Problem != "":
 		limit, state = 0, updateState{true, UpdateHeld, set.Problem}
-	case set.Window != nil && !set.Window.open(e.now):
+	case e.updates.shut[set.Name]:
 		limit, state = 0, set.Window.waits(e.now)
 	case !choice.OK:
 		limit, state = 0, updateState{!choice.Soon, UpdateBackingOff, choice.Why}

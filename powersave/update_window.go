@@ -24,11 +24,6 @@ func (w *UpdateWindow) At(now time.Time) (begin, end time.Time, found bool) {
 	return begin, begin.Add(w.Duration), true
 }
 
-func (w *UpdateWindow) open(now time.Time) bool {
-	begin, _, found := w.At(now)
-	return found && !begin.After(now)
-}
-
 // waits says what is waited for while the window is not open.
 func (w *UpdateWindow) waits(now time.Time) updateState {
 	begin, end, found := w.At(now)
@@ -61,17 +56,25 @@ func (e *Engine) updateReserved(ev UpdateReserved) {
 	}
 }
 
-// setWindows works out when a window begins or ends next.
+// passWindows takes in that a window has begun, or ended, before anything is decided.
+func (e *Engine) passWindows() {
+	if u := &e.updates; !u.windowAt.IsZero() && !u.windowAt.After(e.now) {
+		e.setWindows()
+		u.read = -1 // the newest read is to be looked at once more
+	}
+}
+
+// setWindows works out which windows are open, and when one begins or ends next.
 func (e *Engine) setWindows() {
 	u := &e.updates
-	u.windowAt = time.Time{}
+	u.windowAt, u.shut = time.Time{}, map[string]bool{}
 	for name := range u.rolling {
 		w := e.sets[name].Window
 		if w == nil {
 			continue
 		}
 		begin, end, found := w.At(e.now)
-		if found && !begin.After(e.now) {
+		if u.shut[name] = !found || begin.After(e.now); !u.shut[name] {
 			begin = end
 		}
 		if found && (u.windowAt.IsZero() || begin.Before(u.windowAt)) {
