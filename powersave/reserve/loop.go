@@ -152,8 +152,8 @@ func (l *Loop) look(ctx context.Context, wishes map[string]wish) (again bool) {
 	have := own(all, prefix(l.Namespace))
 	failed := map[string]string{}
 	for _, s := range plan(time.Now(), have, wishes) {
-		if failed[s.nodeSet] == "" {
-			failed[s.nodeSet] = l.take(call, s)
+		if failed[s.NodeSet] == "" {
+			failed[s.NodeSet] = l.take(call, s)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(wishes)) {
@@ -165,31 +165,31 @@ func (l *Loop) look(ctx context.Context, wishes map[string]wish) (again bool) {
 }
 
 // take does one step, and says why it failed.
-func (l *Loop) take(ctx context.Context, s step) (failed string) {
-	name, nodes := Name(l.Namespace, s.nodeSet), slurmconf.CompressHostlist(s.nodes)
+func (l *Loop) take(ctx context.Context, s Step) (failed string) {
+	name, nodes := Name(l.Namespace, s.NodeSet), slurmconf.CompressHostlist(s.Nodes)
 	var err error
-	if s.drop {
+	if s.Drop {
 		err = l.Slurm.Unreserve(ctx, name)
 	} else {
-		err = l.Slurm.Reserve(ctx, name, s.nodes, s.begin, s.end)
+		err = l.Slurm.Reserve(ctx, name, s.Nodes, s.Begin, s.End)
 	}
 	var not interface{ NotOffered() bool }
 	switch cannot := errors.As(err, &not) && not.NotOffered(); {
-	case cannot && s.made: // somebody has made it by hand, as he was told to
+	case cannot && s.Made: // somebody has made it by hand, as he was told to
 		return ""
 	case cannot:
 		begin := "now" // the same words with every look
-		if s.begin.After(time.Now()) {
-			begin = fmt.Sprintf("uts%d", s.begin.Unix())
+		if s.Begin.After(time.Now()) {
+			begin = fmt.Sprintf("uts%d", s.Begin.Unix())
 		}
 		return fmt.Sprintf("%v; by hand: scontrol create reservation Flags=MAINT,IGNORE_JOBS Users=root ReservationName=%s StartTime=%s EndTime=uts%d Nodes=%s",
-			err, name, begin, s.end.Unix(), nodes)
+			err, name, begin, s.End.Unix(), nodes)
 	case err != nil:
 		return err.Error()
-	case s.drop:
-		l.Log.Info("reservation removed", "reservation", name, "nodeset", s.nodeSet)
+	case s.Drop:
+		l.Log.Info("reservation removed", "reservation", name, "nodeset", s.NodeSet)
 	default:
-		l.Log.Info("reserved", "reservation", name, "nodeset", s.nodeSet, "nodes", nodes, "from", s.begin, "to", s.end)
+		l.Log.Info("reserved", "reservation", name, "nodeset", s.NodeSet, "nodes", nodes, "from", s.Begin, "to", s.End)
 	}
 	return ""
 }

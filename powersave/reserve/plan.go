@@ -21,19 +21,24 @@ type wish struct {
 	known   bool // else what there is stays as it is
 }
 
-// step makes a reservation, changes it, or drops it.
-type step struct {
-	nodeSet string
-	drop    bool
-	made    bool      // there is one of that name
-	begin   time.Time // zero: as it is, for it has begun
-	end     time.Time
-	nodes   []string
+// Step makes a reservation, changes it, or drops it.
+type Step struct {
+	NodeSet string
+	Drop    bool
+	Made    bool      // there is one of that name
+	Begin   time.Time // zero: as it is, for it has begun
+	End     time.Time
+	Nodes   []string
+}
+
+// Plan says what to do for the reservations that Slurm has of our NodeSets, by their names, to be as the engine's figures want them.
+func Plan(now time.Time, have map[string]powersave.Reserve, counts []powersave.NodeSetCounts) []Step {
+	return plan(now, have, wishesOf(counts))
 }
 
 // plan says what to do for the reservations of our NodeSets to be as wished; have are those of Slurm by the name of the NodeSet. What is of a
 // NodeSet that is gone is dropped; with wishes nil it is not known which there are.
-func plan(now time.Time, have map[string]powersave.Reserve, wishes map[string]wish) (steps []step) {
+func plan(now time.Time, have map[string]powersave.Reserve, wishes map[string]wish) (steps []Step) {
 	names := map[string]bool{}
 	for name := range have {
 		names[name] = wishes != nil
@@ -47,7 +52,7 @@ func plan(now time.Time, have map[string]powersave.Reserve, wishes map[string]wi
 		switch {
 		case !names[name], ours && !w.known:
 		case w.reserve == nil && there:
-			steps = append(steps, step{nodeSet: name, drop: true, made: true})
+			steps = append(steps, Step{NodeSet: name, Drop: true, Made: true})
 		case w.reserve == nil, w.reserve.End.Sub(now) < shortest:
 		default:
 			steps = append(steps, toward(now, name, is, there, *w.reserve)...)
@@ -58,24 +63,24 @@ func plan(now time.Time, have map[string]powersave.Reserve, wishes map[string]wi
 
 // toward makes the reservation of a NodeSet what it is to be. slurmctld does not move the beginning of one that has begun
 // (reservation.c update_resv).
-func toward(now time.Time, name string, is powersave.Reserve, there bool, want powersave.Reserve) []step {
+func toward(now time.Time, name string, is powersave.Reserve, there bool, want powersave.Reserve) []Step {
 	begun, begins := there && !is.Begin.After(now), !want.Begin.After(now)
-	s := step{nodeSet: name, made: there, begin: want.Begin, end: want.End, nodes: nodesOf(want.Nodes)}
+	s := Step{NodeSet: name, Made: there, Begin: want.Begin, End: want.End, Nodes: nodesOf(want.Nodes)}
 	if begins {
-		s.begin = now
+		s.Begin = now
 	}
 	switch {
 	case !there:
-		return []step{s}
+		return []Step{s}
 	case begun && !begins:
-		s.made = false
-		return []step{{nodeSet: name, drop: true, made: true}, s}
-	case is.End.Unix() == want.End.Unix() && (begun || is.Begin.Unix() == want.Begin.Unix()) && slices.Equal(nodesOf(is.Nodes), s.nodes):
+		s.Made = false
+		return []Step{{NodeSet: name, Drop: true, Made: true}, s}
+	case is.End.Unix() == want.End.Unix() && (begun || is.Begin.Unix() == want.Begin.Unix()) && slices.Equal(nodesOf(is.Nodes), s.Nodes):
 		return nil
 	case begun:
-		s.begin = time.Time{}
+		s.Begin = time.Time{}
 	}
-	return []step{s}
+	return []Step{s}
 }
 
 // nodesOf gives the names in a hostlist, sorted; none of one that cannot be read.

@@ -22,16 +22,16 @@ func TestPlan(t *testing.T) {
 	for name, tc := range map[string]struct {
 		have   map[string]powersave.Reserve
 		wishes map[string]wish
-		want   []step
+		want   []Step
 	}{
 		"nothing": {wishes: map[string]wish{"cpu": none}},
 		"new": {
 			wishes: map[string]wish{"cpu": wants("cpu-[0-1]", 10, 40)},
-			want:   []step{{nodeSet: "cpu", begin: at(10), end: at(40), nodes: []string{"cpu-0", "cpu-1"}}},
+			want:   []Step{{NodeSet: "cpu", Begin: at(10), End: at(40), Nodes: []string{"cpu-0", "cpu-1"}}},
 		},
 		"new, in the window": {
 			wishes: map[string]wish{"cpu": wants("cpu-0", -10, 20)},
-			want:   []step{{nodeSet: "cpu", begin: at(0), end: at(20), nodes: []string{"cpu-0"}}},
+			want:   []Step{{NodeSet: "cpu", Begin: at(0), End: at(20), Nodes: []string{"cpu-0"}}},
 		},
 		"new, about to end": {wishes: map[string]wish{"cpu": {&powersave.Reserve{Begin: at(-10), End: noon.Add(59 * time.Second), Nodes: "cpu-0"}, true}}},
 		"as it is":          {have: map[string]powersave.Reserve{"cpu": r("cpu-[0-1]", 10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-[1,0]", 10, 40)}},
@@ -40,37 +40,37 @@ func TestPlan(t *testing.T) {
 		},
 		"fewer nodes": {
 			have: map[string]powersave.Reserve{"cpu": r("cpu-[0-1]", 10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-1", 10, 40)},
-			want: []step{{nodeSet: "cpu", made: true, begin: at(10), end: at(40), nodes: []string{"cpu-1"}}},
+			want: []Step{{NodeSet: "cpu", Made: true, Begin: at(10), End: at(40), Nodes: []string{"cpu-1"}}},
 		},
 		"fewer nodes, begun": {
 			have: map[string]powersave.Reserve{"cpu": r("cpu-[0-1]", -10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-1", -10, 40)},
-			want: []step{{nodeSet: "cpu", made: true, end: at(40), nodes: []string{"cpu-1"}}},
+			want: []Step{{NodeSet: "cpu", Made: true, End: at(40), Nodes: []string{"cpu-1"}}},
 		},
 		"another end": {
 			have: map[string]powersave.Reserve{"cpu": r("cpu-0", -10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-0", -10, 90)},
-			want: []step{{nodeSet: "cpu", made: true, end: at(90), nodes: []string{"cpu-0"}}},
+			want: []Step{{NodeSet: "cpu", Made: true, End: at(90), Nodes: []string{"cpu-0"}}},
 		},
 		"another beginning": {
 			have: map[string]powersave.Reserve{"cpu": r("cpu-0", 10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-0", 20, 50)},
-			want: []step{{nodeSet: "cpu", made: true, begin: at(20), end: at(50), nodes: []string{"cpu-0"}}},
+			want: []Step{{NodeSet: "cpu", Made: true, Begin: at(20), End: at(50), Nodes: []string{"cpu-0"}}},
 		},
 		"another beginning, at once": {
 			have: map[string]powersave.Reserve{"cpu": r("cpu-0", 10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-0", -1, 40)},
-			want: []step{{nodeSet: "cpu", made: true, begin: at(0), end: at(40), nodes: []string{"cpu-0"}}},
+			want: []Step{{NodeSet: "cpu", Made: true, Begin: at(0), End: at(40), Nodes: []string{"cpu-0"}}},
 		},
 		"put off when it has begun": {
 			have: map[string]powersave.Reserve{"cpu": r("cpu-0", -1, 40)}, wishes: map[string]wish{"cpu": wants("cpu-0", 60, 90)},
-			want: []step{{nodeSet: "cpu", drop: true, made: true}, {nodeSet: "cpu", begin: at(60), end: at(90), nodes: []string{"cpu-0"}}},
+			want: []Step{{NodeSet: "cpu", Drop: true, Made: true}, {NodeSet: "cpu", Begin: at(60), End: at(90), Nodes: []string{"cpu-0"}}},
 		},
 		"done": {
 			have: map[string]powersave.Reserve{"cpu": r("cpu-0", -1, 40)}, wishes: map[string]wish{"cpu": none},
-			want: []step{{nodeSet: "cpu", drop: true, made: true}},
+			want: []Step{{NodeSet: "cpu", Drop: true, Made: true}},
 		},
 		"not known":               {have: map[string]powersave.Reserve{"cpu": r("cpu-0", -1, 40)}, wishes: map[string]wish{"cpu": {}}},
-		"its NodeSet is gone":     {have: map[string]powersave.Reserve{"gpu": r("gpu-0", -1, 40)}, wishes: map[string]wish{"cpu": none}, want: []step{{nodeSet: "gpu", drop: true, made: true}}},
-		"the last one is gone":    {have: map[string]powersave.Reserve{"gpu": r("gpu-0", -1, 40)}, wishes: map[string]wish{}, want: []step{{nodeSet: "gpu", drop: true, made: true}}},
+		"its NodeSet is gone":     {have: map[string]powersave.Reserve{"gpu": r("gpu-0", -1, 40)}, wishes: map[string]wish{"cpu": none}, want: []Step{{NodeSet: "gpu", Drop: true, Made: true}}},
+		"the last one is gone":    {have: map[string]powersave.Reserve{"gpu": r("gpu-0", -1, 40)}, wishes: map[string]wish{}, want: []Step{{NodeSet: "gpu", Drop: true, Made: true}}},
 		"no NodeSet is known":     {have: map[string]powersave.Reserve{"gpu": r("gpu-0", -1, 40)}},
-		"of several, one is done": {have: map[string]powersave.Reserve{"a": r("a-0", 1, 40), "b": r("b-0", 1, 40)}, wishes: map[string]wish{"a": none, "b": wants("b-0", 1, 40)}, want: []step{{nodeSet: "a", drop: true, made: true}}},
+		"of several, one is done": {have: map[string]powersave.Reserve{"a": r("a-0", 1, 40), "b": r("b-0", 1, 40)}, wishes: map[string]wish{"a": none, "b": wants("b-0", 1, 40)}, want: []Step{{NodeSet: "a", Drop: true, Made: true}}},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, plan(noon, tc.have, tc.wishes)) })
 	}
