@@ -53,7 +53,7 @@ func plan(now time.Time, have map[string]powersave.Reserve, wishes map[string]wi
 		case !names[name], ours && !w.known:
 		case w.reserve == nil && there:
 			steps = append(steps, Step{NodeSet: name, Drop: true, Made: true})
-		case w.reserve == nil, w.reserve.End.Sub(now) < shortest:
+		case w.reserve == nil, !there && w.reserve.End.Sub(now) < shortest:
 		default:
 			steps = append(steps, toward(now, name, is, there, *w.reserve)...)
 		}

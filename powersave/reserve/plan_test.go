@@ -46,6 +46,10 @@ func TestPlan(t *testing.T) {
 			have: map[string]powersave.Reserve{"cpu": r("cpu-[0-1]", -10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-1", -10, 40)},
 			want: []Step{{NodeSet: "cpu", Made: true, End: at(40), Nodes: []string{"cpu-1"}}},
 		},
+		"fewer nodes, about to end": {
+			have: map[string]powersave.Reserve{"cpu": {Begin: at(-10), End: noon.Add(59 * time.Second), Nodes: "cpu-[0-1]"}}, wishes: map[string]wish{"cpu": {&powersave.Reserve{Begin: at(-10), End: noon.Add(59 * time.Second), Nodes: "cpu-1"}, true}},
+			want: []Step{{NodeSet: "cpu", Made: true, End: noon.Add(59 * time.Second), Nodes: []string{"cpu-1"}}},
+		},
 		"another end": {
 			have: map[string]powersave.Reserve{"cpu": r("cpu-0", -10, 40)}, wishes: map[string]wish{"cpu": wants("cpu-0", -10, 90)},
 			want: []Step{{NodeSet: "cpu", Made: true, End: at(90), Nodes: []string{"cpu-0"}}},
