@@ -49,16 +49,32 @@ type BreakerRecord struct {
 	Failures int          `json:"failures"`       // that counted since the last success
 	Tries    int          `json:"tries"`          // how often it opened since the last success
 	Spec     int64        `json:"spec"`           // the spec generation that failed
+	// SpecHash is NodeSet.SpecHash of that spec; "" if who saved the record did not know of it.
+	SpecHash string `json:"specHash,omitempty"`
 }
 
 // Attempt is leave to make one pod. The boot keeps it and reports what came of it with exactly one
-// of Failed, Succeeded and ProbeGone. One that is made up from a pod found after a restart, with NodeSet,
-// Offering and Spec, is an attempt like any other that is not a probe.
+// of Failed, Succeeded and ProbeGone. One that is made up from a pod found after a restart, by NodeSet.Attempt,
+// is an attempt like any other that is not a probe.
 type Attempt struct {
 	NodeSet, Offering string
-	Spec              int64 // generation of the spec the pod is made from
+	Spec              int64  // generation of the spec the pod is made from
+	SpecHash          string // and its hash
 
 	setProbe, offeringProbe uint64 // which probe it is for the NodeSet's and the offering's breaker; 0: none
+}
+
+// Attempt is one on an offering, of the NodeSet's present spec.
+func (s NodeSet) Attempt(offering string) Attempt {
+	return Attempt{NodeSet: s.Name, Offering: offering, Spec: s.SpecGeneration, SpecHash: s.SpecHash}
+}
+
+// sameSpec says that nothing has been changed since that could help a boot. Where a hash is not known any change counts.
+func (s NodeSet) sameSpec(generation int64, hash string) bool {
+	if hash == "" || s.SpecHash == "" {
+		return generation == s.SpecGeneration
+	}
+	return hash == s.SpecHash
 }
 
 // Probe reports whether others wait for the outcome of this attempt.
@@ -82,7 +98,7 @@ type Choice struct {
 //
 //   - capacity and quota open the breaker at once;
 //   - crash, refused and bootstrap open it when three boots fail without a success between them;
-//   - image and config open it at once, until the spec changes;
+//   - image and config open it at once, until the spec changes in more than how many nodes are to be up;
 //   - lost says nothing about the next boot.
 //
 // A breaker whose time has come, or whose NodeSet has a new spec, lets one probe through. Its success closes
@@ -228,8 +244,8 @@ func (b *Breakers) Pick(now time.Time, set NodeSet, inUse map[string]int) Choice
 func (b *Breakers) choose(now time.Time, set NodeSet, inUse map[string]int) (Choice, []*breaker) {
 	var probes []*breaker
 	own := b.known[BreakerKey{NodeSet: set.Name}]
-	choice := b.pass(now, own, set.SpecGeneration)
-	choice.Attempt = Attempt{NodeSet: set.Name, Spec: set.SpecGeneration}
+	choice := b.pass(now, own, set)
+	choice.Attempt = set.Attempt("")
 	if !choice.OK {
 		return choice, nil
 	}
@@ -242,7 +258,7 @@ func (b *Breakers) choose(now time.Time, set NodeSet, inUse map[string]int) (Cho
 	refused := Choice{Attempt: choice.Attempt}
 	for _, o := range set.Offerings {
 		s := b.known[BreakerKey{NodeSet: set.Name, Offering: o.Name}]
-		c := b.pass(now, s, set.SpecGeneration)
+		c := b.pass(now, s, set)
 		if c.OK && o.Limit > 0 && inUse[o.Name] >= o.Limit {
 			c = Choice{Class: TroubleCapacity, Why: fmt.Sprintf("all %d nodes of its limit are in use", o.Limit), Soon: true}
 		}
@@ -276,7 +292,7 @@ func (c *Choice) add(offering string, refused Choice) {
 }
 
 // pass says whether a breaker lets an attempt through; as a probe, if it is open.
-func (b *Breakers) pass(now time.Time, s *breaker, spec int64) Choice {
+func (b *Breakers) pass(now time.Time, s *breaker, set NodeSet) Choice {
 	if !s.isOpen() {
 		return Choice{OK: true}
 	}
@@ -286,7 +302,7 @@ func (b *Breakers) pass(now time.Time, s *breaker, spec int64) Choice {
 		refused.Soon = true
 		return refused
 	}
-	if spec != s.Spec {
+	if !set.sameSpec(s.Spec, s.SpecHash) {
 		return Choice{OK: true}
 	}
 	if untilChanged(s.Class) {
@@ -323,7 +339,7 @@ func (b *Breakers) Failed(now time.Time, a Attempt, class Trouble, reason string
 	switch {
 	case probe, !s.isOpen():
 		s.Failures++
-		s.Class, s.Reason, s.Spec = class, reason, a.Spec
+		s.Class, s.Reason, s.Spec, s.SpecHash = class, reason, a.Spec, a.SpecHash
 		if !probe && inARow(class) && s.Failures < breakerThreshold {
 			return
 		}
@@ -335,7 +351,7 @@ func (b *Breakers) Failed(now time.Time, a Attempt, class Trouble, reason string
 		}
 	case untilChanged(class) && (!untilChanged(s.Class) || a.Spec > s.Spec):
 		// Of attempts that began before the breaker opened only this is news: time will not help.
-		s.Class, s.Reason, s.Spec, s.Until = class, reason, a.Spec, time.Time{}
+		s.Class, s.Reason, s.Spec, s.SpecHash, s.Until = class, reason, a.Spec, a.SpecHash, time.Time{}
 	}
 }
 

@@ -195,6 +195,23 @@ func TestBreaker(t *testing.T) {
 			bt.fail(bt.picked("", true), TroubleCapacity)
 			bt.refused(TroubleCapacity, 2*time.Minute, "")
 		},
+		"more nodes are no new spec": func(bt *breakerTest) {
+			bt.set.SpecHash = "a"
+			bt.fail(bt.picked("", false), TroubleImage)
+			bt.set.SpecGeneration = 2
+			bt.refused(TroubleImage, 0, "not tried again before the NodeSet is changed")
+			bt.set.SpecGeneration, bt.set.SpecHash = 3, "b"
+			bt.fail(bt.picked("", true), TroubleCapacity)
+			bt.set.SpecGeneration = 4
+			bt.refused(TroubleCapacity, 2*time.Minute, "")
+		},
+		"where no hash is known any change is a new spec": func(bt *breakerTest) {
+			bt.fail(bt.picked("", false), TroubleImage)
+			bt.set.SpecHash = "a"
+			bt.refused(TroubleImage, 0, "")
+			bt.set.SpecGeneration = 2
+			bt.picked("", true)
+		},
 		"lost opens nothing": func(bt *breakerTest) {
 			for range 10 {
 				bt.fail(bt.picked("", false), TroubleLost)
@@ -327,14 +344,15 @@ func TestBreakerOfferings(t *testing.T) {
 
 func TestBreakerSurvivesRestart(t *testing.T) {
 	bt := newBreakerTest(t, Offering{Name: "spot"}, Offering{Name: "demand"})
+	bt.set.SpecHash = "a"
 	bt.fail(bt.picked("spot", false), TroubleCapacity)
 	bt.later(3 * time.Minute)
 	bt.fail(bt.picked("spot", true), TroubleCapacity)
 	bt.fail(bt.picked("demand", false), TroubleCrash)
 	saved := bt.b.Snapshot("cpu")
 	assert.Equal(t, []BreakerRecord{
-		{Key: BreakerKey{NodeSet: "cpu"}, State: BreakerClosed, Class: TroubleCrash, Reason: "it is crash", Failures: 1, Spec: 1},
-		{Key: BreakerKey{NodeSet: "cpu", Offering: "spot"}, State: BreakerOpen, Class: TroubleCapacity, Reason: "it is capacity", Failures: 2, Tries: 2, Spec: 1,
+		{Key: BreakerKey{NodeSet: "cpu"}, State: BreakerClosed, Class: TroubleCrash, Reason: "it is crash", Failures: 1, Spec: 1, SpecHash: "a"},
+		{Key: BreakerKey{NodeSet: "cpu", Offering: "spot"}, State: BreakerOpen, Class: TroubleCapacity, Reason: "it is capacity", Failures: 2, Tries: 2, Spec: 1, SpecHash: "a",
 			Until: bt.now.Add(6 * time.Minute)},
 	}, saved)
 
@@ -387,7 +405,19 @@ func TestBreakerProperties(t *testing.T) {
 			return a
 		}
 		opened := map[BreakerKey]time.Duration{} // newest open time since the last closing
-		barred := int64(0)                       // newest spec generation that image or config bars
+		barred := 0                              // newest spec that image or config bars
+		spec := 0
+		nth := func(a Attempt) (n int) { // spec it is of, generations apart
+			_, err := fmt.Sscanf(a.SpecHash, "h%d", &n)
+			require.NoError(t, err)
+			return n
+		}
+		change := func(*rapid.T) {
+			spec++
+			bt.set.SpecGeneration++
+			bt.set.SpecHash = fmt.Sprintf("h%d", spec)
+		}
+		change(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"pick": func(t *rapid.T) {
 				c := bt.pick()
@@ -400,7 +430,7 @@ func TestBreakerProperties(t *testing.T) {
 				if limit := map[string]int{"a": 3}[c.Offering]; limit > 0 && bt.inUse[c.Offering] >= limit {
 					t.Fatal("limit of offering ", c.Offering)
 				}
-				if c.Spec <= barred {
+				if nth(c.Attempt) <= barred {
 					t.Fatal("tried again with the same spec")
 				}
 				bt.inUse[c.Offering]++
@@ -410,7 +440,7 @@ func TestBreakerProperties(t *testing.T) {
 				a, class := take(t), rapid.SampledFrom(classes).Draw(t, "class")
 				bt.b.Failed(bt.now, a, class, "why")
 				if untilChanged(class) {
-					barred = max(barred, a.Spec)
+					barred = max(barred, nth(a))
 				} else if a.setProbe != 0 {
 					barred = 0 // the newest spec has got further
 				}
@@ -424,13 +454,14 @@ func TestBreakerProperties(t *testing.T) {
 			},
 			"gone": func(t *rapid.T) { bt.b.ProbeGone(take(t)) },
 			"wait": func(t *rapid.T) { bt.later(time.Duration(rapid.IntRange(1, 1200).Draw(t, "seconds")) * time.Second) },
-			"spec": func(*rapid.T) { bt.set.SpecGeneration++ },
+			"spec": change,
+			"more": func(*rapid.T) { bt.set.SpecGeneration++ },
 			"restart": func(*rapid.T) {
 				bt.set.Breakers = bt.b.Snapshot("cpu")
 				bt.b = Breakers{}
 				bt.b.NodeSets([]NodeSet{bt.set})
 				for i := range outs { // what a restart knows of them
-					outs[i].Attempt = Attempt{NodeSet: "cpu", Offering: outs[i].Offering, Spec: outs[i].Spec}
+					outs[i].Attempt = Attempt{NodeSet: "cpu", Offering: outs[i].Offering, Spec: outs[i].Spec, SpecHash: outs[i].SpecHash}
 				}
 			},
 			"": func(t *rapid.T) {

@@ -424,7 +424,7 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
 		n := e.nodes[name]
 		set := owner[name]
-		if before[set].SpecGeneration != e.sets[set].SpecGeneration {
+		if was := before[set]; !e.sets[set].sameSpec(was.SpecGeneration, was.SpecHash) {
 			n.closed, e.closedAgain = closing{}, true
 		}
 		if set != "" && n.read == 0 {

@@ -270,7 +270,9 @@ type NodeSet struct {
 	// Its nodes are then refused with this text.
 	Problem string
 
-	SpecGeneration     int64 // metadata.generation: grows when people change the spec
+	SpecGeneration int64 // metadata.generation: grows with each change of the spec
+	// SpecHash changes with all of the spec but what says how many nodes are to be up, which autoscalers write; "" if it is not known.
+	SpecHash           string
 	Strategy           BootStrategy
 	Deadline           time.Duration // from the request until all nodes of a job are up; 0: ResumeTimeout less a margin
 	UnschedulableGrace time.Duration // 0: default

@@ -139,7 +139,7 @@ func (e *Engine) roomOf(n *node) (r *room, asked bool) {
 		b.roomAttempt = r.Attempt
 		if b.attempt.Offering != offering {
 			e.breakers.ProbeGone(*b.attempt)
-			b.attempt = &Attempt{NodeSet: n.set, Offering: offering, Spec: e.sets[n.set].SpecGeneration}
+			b.attempt = new(e.sets[n.set].Attempt(offering))
 			e.counted = nil
 		}
 	case counted && b.attempt.Offering != offering, !counted && !e.awaited(r): // it has moved on; they belong to an earlier start of the job

@@ -161,6 +161,8 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 					set.Window = &powersave.UpdateWindow{Schedule: every(p.duration(from)), Duration: p.duration(duration)}
 				case "spec":
 					set.SpecGeneration = p.int(v)
+				case "hash": // of the spec
+					set.SpecHash = v
 				case "offering":
 					name, limit, limited := strings.Cut(v, ":")
 					o := powersave.Offering{Name: name}

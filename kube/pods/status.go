@@ -107,7 +107,7 @@ func statusPatch(status *v1alpha1.NodeSetStatus) ([]byte, error) {
 		return nil, err
 	}
 	for name, optional := range map[string][]string{
-		"breaker": {"state", "class", "reason", "retryTime", "failures", "tries", "specGeneration"}, "floor": {"ahead"},
+		"breaker": {"state", "class", "reason", "retryTime", "failures", "tries", "specGeneration", "specHash"}, "floor": {"ahead"},
 		"boots": {"p95Seconds", "recentMilliseconds"}, "offerings": nil,
 		"updateRevision": nil, "currentRevision": nil, "updatedNodes": nil, "outdatedNodes": nil, "replacingNodes": nil,
 	} {

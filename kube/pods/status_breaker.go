@@ -21,7 +21,10 @@ func savedBreakers(ns *v1alpha1.NodeSet) []powersave.BreakerRecord {
 		}
 		r := powersave.BreakerRecord{
 			Key: powersave.BreakerKey{NodeSet: ns.Name, Offering: offering}, State: breakerStates[s.State], Class: powersave.Trouble(s.Class),
-			Reason: s.Reason, Failures: int(s.Failures), Tries: int(s.Tries), Spec: s.SpecGeneration,
+			Reason: s.Reason, Failures: int(s.Failures), Tries: int(s.Tries), Spec: s.SpecGeneration, SpecHash: s.SpecHash,
+		}
+		if r.SpecHash == "" && r.Spec == ns.Generation { // of a version that did not know of it
+			r.SpecHash = specHash(&ns.Spec)
 		}
 		if s.RetryTime != nil {
 			r.Until = s.RetryTime.Time
@@ -88,7 +91,7 @@ func setBreakers(status *v1alpha1.NodeSetStatus, ns *v1alpha1.NodeSet, counts *p
 func breakerStatus(r powersave.BreakerRecord) v1alpha1.BreakerStatus {
 	s := v1alpha1.BreakerStatus{
 		State: v1alpha1.BreakerAvailable, Class: string(r.Class), Reason: shorten(r.Reason, maxNote),
-		Failures: int32(r.Failures), Tries: int32(r.Tries), SpecGeneration: r.Spec,
+		Failures: int32(r.Failures), Tries: int32(r.Tries), SpecGeneration: r.Spec, SpecHash: r.SpecHash,
 	}
 	switch r.State {
 	case powersave.BreakerOpen:

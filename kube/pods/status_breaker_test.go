@@ -20,7 +20,7 @@ func TestBreakersInStatus(t *testing.T) {
 	record := func(offering string, state powersave.BreakerState, class powersave.Trouble, until time.Time) powersave.BreakerRecord {
 		return powersave.BreakerRecord{
 			Key: powersave.BreakerKey{NodeSet: "cpu", Offering: offering}, State: state, Class: class,
-			Reason: "it is " + string(class), Until: until, Failures: 4, Tries: 2, Spec: 1,
+			Reason: "it is " + string(class), Until: until, Failures: 4, Tries: 2, Spec: 1, SpecHash: "0123456789",
 		}
 	}
 	const capacity, healthy = v1alpha1.ConditionCapacityAvailable, v1alpha1.ConditionBootsHealthy
@@ -159,4 +159,30 @@ func TestBreakerWithoutRetryTime(t *testing.T) {
 	}
 	assert.NotNil(t, write(powersave.TroubleCapacity, time.Now()).RetryTime)
 	assert.Nil(t, write(powersave.TroubleImage, time.Time{}).RetryTime)
+}
+
+// A status that was written before hashes were compares by generation: what failed is not tried again because the bridge is newer.
+func TestBreakerOfFormerVersion(t *testing.T) {
+	ns := newNodeSet("cpu", "cpu-[0-9]")
+	ns.Generation = 5
+	ns.Status.Breaker = &v1alpha1.BreakerStatus{State: v1alpha1.BreakerBackingOff, Class: "image", Failures: 1, Tries: 1, SpecGeneration: 5}
+	may := func() bool {
+		set := engineNodeSet(ns)
+		var b powersave.Breakers
+		b.NodeSets([]powersave.NodeSet{set})
+		ns := ns.DeepCopy()
+		ns.Generation, ns.Spec.Replicas = ns.Generation+1, new(int32(3)) // as soon as it is started
+		return b.Look(time.Now(), engineNodeSet(ns), nil).OK
+	}
+	assert.False(t, may())
+	ns.Status.Breaker.SpecGeneration = 4
+	assert.True(t, may(), "somebody may have mended it meanwhile")
+}
+
+// Without the field a status must not keep the hash of the failure before.
+func TestBreakerWithoutSpecHash(t *testing.T) {
+	status := &v1alpha1.NodeSetStatus{Breaker: &v1alpha1.BreakerStatus{State: v1alpha1.BreakerBackingOff}}
+	patch, err := statusPatch(status)
+	require.NoError(t, err)
+	assert.Contains(t, string(patch), `"specHash":null`)
 }

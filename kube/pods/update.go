@@ -30,7 +30,18 @@ func revision(spec *v1alpha1.NodeSetSpec) string {
 	if from.Mode != v1alpha1.ModeDynamic {
 		from.Shape.Features, from.Shape.Weight = nil, nil
 	}
-	text, err := madeFrom(&from)
+	return hash(madeFrom(&from))
+}
+
+// specHash names what a NodeSet's boots depend on: all of its spec but what says how many nodes are to be up. Autoscalers write that all
+// the time, and no boot that has failed goes better for it.
+func specHash(spec *v1alpha1.NodeSetSpec) string {
+	of := *spec
+	of.Replicas, of.ReplicaWindows, of.LookAhead, of.MaxPoweredUp = nil, nil, nil, nil
+	return hash(json.Marshal(of))
+}
+
+func hash(text []byte, err error) string {
 	if err != nil { // of what the API server has sent as JSON
 		return ""
 	}

@@ -69,6 +69,35 @@ func offeringOf(ns *v1alpha1.NodeSet) string {
 	return ns.Spec.Offerings[0].Name
 }
 
+// Autoscalers write how many nodes are to be up: that is no new try for what cannot boot. All else may be a repair.
+func TestSpecHash(t *testing.T) {
+	ns := newNodeSet("cpu", "cpu-[0-9]")
+	before := specHash(&ns.Spec)
+	assert.Regexp(t, "^[0-9a-f]{10}$", before)
+	for name, tc := range map[string]struct {
+		change  func(*v1alpha1.NodeSetSpec)
+		another bool
+	}{
+		"replicas":       {func(s *v1alpha1.NodeSetSpec) { s.Replicas = new(int32(5)) }, false},
+		"maxPoweredUp":   {func(s *v1alpha1.NodeSetSpec) { s.MaxPoweredUp = new(int32(5)) }, false},
+		"replicaWindows": {func(s *v1alpha1.NodeSetSpec) { s.ReplicaWindows = []v1alpha1.ReplicaWindow{{Start: "0 8 * * *"}} }, false},
+		"lookAhead":      {func(s *v1alpha1.NodeSetSpec) { s.LookAhead = &v1alpha1.LookAhead{} }, false},
+		"image":          {func(s *v1alpha1.NodeSetSpec) { s.Template.Spec.Containers[0].Image = "other" }, true},
+		"annotation":     {func(s *v1alpha1.NodeSetSpec) { s.Template.Annotations = map[string]string{"again": "1"} }, true},
+		"shape":          {func(s *v1alpha1.NodeSetSpec) { s.Shape.CPUs = 5 }, true},
+		"offerings":      {func(s *v1alpha1.NodeSetSpec) { s.Offerings = []v1alpha1.Offering{{Name: "spot"}} }, true},
+		"boot":           {func(s *v1alpha1.NodeSetSpec) { s.Boot = &v1alpha1.BootPolicy{Strategy: v1alpha1.Greedy} }, true},
+		"backoff":        {func(s *v1alpha1.NodeSetSpec) { s.Backoff = &v1alpha1.BackoffPolicy{Initial: hours(1)} }, true},
+		"nodeNames":      {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = "cpu-[0-10]" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := ns.DeepCopy()
+			tc.change(&changed.Spec)
+			assert.Equal(t, tc.another, specHash(&changed.Spec) != before)
+		})
+	}
+}
+
 func TestRollingUpdate(t *testing.T) {
 	most := func(v intstr.IntOrString) *v1alpha1.RollingUpdate { return &v1alpha1.RollingUpdate{MaxUnavailable: &v} }
 	for name, tc := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 
 // engineNodeSet is what the engine decides with, but for the nodes and what is wrong with them.
 func engineNodeSet(ns *v1alpha1.NodeSet) powersave.NodeSet {
-	set := powersave.NodeSet{Name: ns.Name, UID: string(ns.UID), SpecGeneration: ns.Generation, Breakers: savedBreakers(ns)}
+	set := powersave.NodeSet{Name: ns.Name, UID: string(ns.UID), SpecGeneration: ns.Generation, SpecHash: specHash(&ns.Spec), Breakers: savedBreakers(ns)}
 	setFloor(&set, ns)
 	set.Revision, set.Rolling = revision(&ns.Spec), rolling(&ns.Spec)
 	set.Window, _ = updateWindow(&ns.Spec) // checkUpdate says what is wrong with it

@@ -69,7 +69,7 @@ func TestCheckBoot(t *testing.T) {
 func TestEngineNodeSet(t *testing.T) {
 	ns := newNodeSet("cpu", "cpu-[0-9]")
 	ns.Generation = 7
-	assert.Equal(t, powersave.NodeSet{Name: "cpu", UID: "uid-of-nodeset", SpecGeneration: 7, Revision: goodRevision}, engineNodeSet(ns))
+	assert.Equal(t, powersave.NodeSet{Name: "cpu", UID: "uid-of-nodeset", SpecGeneration: 7, SpecHash: specHash(&ns.Spec), Revision: goodRevision}, engineNodeSet(ns))
 
 	ns.Spec.Boot = &v1alpha1.BootPolicy{Strategy: v1alpha1.Greedy, Deadline: hours(1), UnschedulableGrace: hours(2), ProvisioningRequest: &v1alpha1.ProvisioningRequest{ClassName: "atomic"}}
 	ns.Spec.Backoff = &v1alpha1.BackoffPolicy{Initial: hours(3), Max: hours(4)}
@@ -77,7 +77,7 @@ func TestEngineNodeSet(t *testing.T) {
 		{Name: "third", Weight: new(int32(5))}, {Name: "first"}, {Name: "fourth", Weight: new(int32(5)), Limit: new(int32(9))}, {Name: "second", Weight: new(int32(1))},
 	}
 	assert.Equal(t, powersave.NodeSet{
-		Name: "cpu", UID: "uid-of-nodeset", SpecGeneration: 7, Strategy: powersave.Greedy, Deadline: time.Hour, UnschedulableGrace: 2 * time.Hour, AskForRoom: true,
+		Name: "cpu", UID: "uid-of-nodeset", SpecGeneration: 7, SpecHash: specHash(&ns.Spec), Strategy: powersave.Greedy, Deadline: time.Hour, UnschedulableGrace: 2 * time.Hour, AskForRoom: true,
 		BackoffInitial: 3 * time.Hour, BackoffMax: 4 * time.Hour, Revision: goodRevision,
 		Offerings: []powersave.Offering{{Name: "first"}, {Name: "second"}, {Name: "third"}, {Name: "fourth", Limit: 9}},
 	}, engineNodeSet(ns))

@@ -257,9 +257,9 @@ func (p *Planner) takePods() {
 				n.bootAt = pod.Created
 			}
 			if !n.tried {
-				n.attempt, n.tried = powersave.Attempt{NodeSet: pod.NodeSet, Offering: pod.Offering}, true
+				n.attempt, n.tried = powersave.NodeSet{Name: pod.NodeSet}.Attempt(pod.Offering), true
 				if s := p.sets[pod.NodeSet]; s != nil {
-					n.attempt.Spec = s.SpecGeneration
+					n.attempt = s.Attempt(pod.Offering)
 				}
 			}
 		}

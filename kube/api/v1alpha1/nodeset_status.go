@@ -151,7 +151,7 @@ type BreakerState string
 const (
 	// BreakerAvailable says that new pods are made.
 	BreakerAvailable BreakerState = "Available"
-	// BreakerBackingOff says that none are made until RetryTime, or without one until the spec is changed.
+	// BreakerBackingOff says that none are made until RetryTime, or without one until the spec is changed (see specHash).
 	BreakerBackingOff BreakerState = "BackingOff"
 	// BreakerProbing says that one pod is out, and none are made until it is known what becomes of it.
 	BreakerProbing BreakerState = "Probing"
@@ -174,7 +174,7 @@ type BreakerStatus struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// When it is tried again. Absent while BackingOff: when the spec is changed.
+	// When it is tried again. Absent while BackingOff: when the spec is changed (see specHash).
 	//
 	// +optional
 	RetryTime *metav1.Time `json:"retryTime,omitempty"`
@@ -193,6 +193,11 @@ type BreakerStatus struct {
 	//
 	// +optional
 	SpecGeneration int64 `json:"specGeneration,omitempty"`
+
+	// Hash of the spec that failed, without replicas, replicaWindows, lookAhead and maxPoweredUp: another one is tried at once.
+	//
+	// +optional
+	SpecHash string `json:"specHash,omitempty"`
 }
 
 // OfferingStatus is what is known of one offering.
