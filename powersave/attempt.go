@@ -150,6 +150,8 @@ func (e *Engine) failed(n *node, v Verdict) {
 	case !ok || n.boot.blamed:
 	case e.gangsRoom(n, v) != nil: // there may be room for fewer
 		e.breakers.ProbeGone(a)
+	case n.boot.alone && n.boot.everywhere:
+		e.breakers.Refused(e.now, a, v.Reason)
 	case n.boot.alone:
 		e.breakers.ProbeGone(a)
 		e.closeNode(n, v)

@@ -35,7 +35,8 @@ type boot struct {
 	blamed        bool      // the breakers know what came of it
 	moving        bool      // the pod is to go, the next is for another offering
 	createTrouble Trouble
-	alone         bool      // createTrouble says nothing about other nodes
+	alone         bool      // createTrouble says nothing about the NodeSet
+	everywhere    bool      // and yet every node of it will meet it
 	trouble       Trouble   // seen last
 	troubleAt     time.Time // since when
 	crashed       string    // pod that crashed last

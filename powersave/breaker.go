@@ -98,7 +98,8 @@ type Choice struct {
 //
 //   - capacity and quota open the breaker at once;
 //   - crash, refused and bootstrap open it when three boots fail without a success between them;
-//   - image and config open it at once, until the spec changes in more than how many nodes are to be up;
+//   - image and config open it at once, until the spec changes in more than how many nodes are to be up, or for a time if
+//     they are none of the spec's (Refused);
 //   - lost says nothing about the next boot.
 //
 // A breaker whose time has come, or whose NodeSet has a new spec, lets one probe through. Its success closes
@@ -305,7 +306,7 @@ func (b *Breakers) pass(now time.Time, s *breaker, set NodeSet) Choice {
 	if !set.sameSpec(s.Spec, s.SpecHash) {
 		return Choice{OK: true}
 	}
-	if untilChanged(s.Class) {
+	if s.untilChanged() {
 		refused.Why += " (not tried again before the NodeSet is changed)"
 		return refused
 	}
@@ -324,6 +325,16 @@ func (b *Breakers) pass(now time.Time, s *breaker, set NodeSet) Choice {
 
 // Failed reports that an attempt came to nothing, and why.
 func (b *Breakers) Failed(now time.Time, a Attempt, class Trouble, reason string) {
+	b.failed(now, a, class, reason, untilChanged(class))
+}
+
+// Refused reports that an attempt came to nothing for what no change of the spec can mend, and what every node will meet: a right is missing.
+func (b *Breakers) Refused(now time.Time, a Attempt, reason string) {
+	b.failed(now, a, TroubleConfig, reason, false)
+}
+
+// failed: barred says that only a change of the spec can help.
+func (b *Breakers) failed(now time.Time, a Attempt, class Trouble, reason string, barred bool) {
 	b.changes++
 	key, known := b.blame(a, class)
 	probe := b.isProbe(a, key)
@@ -346,10 +357,10 @@ func (b *Breakers) Failed(now time.Time, a Attempt, class Trouble, reason string
 		s.State = BreakerOpen
 		s.Tries++
 		s.Until = time.Time{}
-		if !untilChanged(class) {
+		if !barred {
 			s.Until = now.Add(b.openTime(s))
 		}
-	case untilChanged(class) && (!untilChanged(s.Class) || a.Spec > s.Spec):
+	case barred && (!s.untilChanged() || a.Spec > s.Spec):
 		// Of attempts that began before the breaker opened only this is news: time will not help.
 		s.Class, s.Reason, s.Spec, s.SpecHash, s.Until = class, reason, a.Spec, a.SpecHash, time.Time{}
 	}
@@ -438,6 +449,9 @@ func (a Attempt) keys() []BreakerKey {
 }
 
 func (s *breaker) isOpen() bool { return s != nil && s.State != BreakerClosed }
+
+// untilChanged reports whether an open breaker waits for another spec, and for no time.
+func (s *breaker) untilChanged() bool { return untilChanged(s.Class) && s.Until.IsZero() }
 
 // untilChanged reports whether only people can end this trouble.
 func untilChanged(class Trouble) bool { return class == TroubleImage || class == TroubleConfig }

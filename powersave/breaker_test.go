@@ -212,6 +212,18 @@ func TestBreaker(t *testing.T) {
 			bt.set.SpecGeneration = 2
 			bt.picked("", true)
 		},
+		"a missing right closes the NodeSet for a while": func(bt *breakerTest) {
+			old, late := bt.picked("", false), bt.picked("", false)
+			bt.b.Refused(bt.now, bt.picked("", false), "no right")
+			bt.refused(TroubleConfig, time.Minute, "config: no right")
+			bt.b.Refused(bt.now, old, "no right")
+			bt.later(time.Minute)
+			bt.b.Refused(bt.now, bt.picked("", true), "no right")
+			bt.refused(TroubleConfig, 2*time.Minute, "config: no right")
+			bt.fail(late, TroubleImage)
+			bt.later(time.Hour)
+			bt.refused(TroubleImage, 0, "not tried again before the NodeSet is changed")
+		},
 		"lost opens nothing": func(bt *breakerTest) {
 			for range 10 {
 				bt.fail(bt.picked("", false), TroubleLost)

@@ -68,6 +68,8 @@ type PodCreateFailed struct {
 	Generation int64
 	// Permanent failures are retried slowly: something must be changed by people first.
 	Permanent bool
+	// Everywhere: no node's pod can be made, whatever its NodeSet says: a right is missing, or the namespace is being deleted.
+	Everywhere bool
 	// Existing is the pod that has the name, when that is why.
 	Existing *Pod
 	Trouble  Trouble

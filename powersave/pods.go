@@ -123,6 +123,7 @@ func (e *Engine) podCreateFailed(ev PodCreateFailed) {
 			// An API server that has just started refuses what it will take a moment later: it is asked again well before the verdict.
 			b.alone, b.tries = alone, 0
 		}
+		b.everywhere = ev.Everywhere
 		if b.alone {
 			b.createTrouble = TroubleConfig
 		}

@@ -241,7 +241,7 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 	case "marked":
 		return powersave.PodMarked{MarkPod: powersave.MarkPod{Node: args[0], UID: args[1], Busy: args[2] == "busy"}, Err: strings.Join(args[3:], " ")}
 	case "create-failed":
-		return powersave.PodCreateFailed{Node: args[0], Generation: p.int(args[1]), Permanent: args[2] == "permanent", Err: strings.Join(args[2:], " ")}
+		return powersave.PodCreateFailed{Node: args[0], Generation: p.int(args[1]), Permanent: args[2] == "permanent" || args[2] == "forbidden", Everywhere: args[2] == "forbidden", Err: strings.Join(args[2:], " ")}
 	case "create-exists":
 		pod := p.pod(args[2:])
 		return powersave.PodCreateFailed{Node: args[0], Generation: p.int(args[1]), Existing: &pod, Err: "exists"}

@@ -220,6 +220,8 @@ func TestErrorClasses(t *testing.T) {
 			assert.Equal(t, tc.class, e.Class)
 			assert.Equal(t, tc.permanent, e.Permanent())
 			assert.Equal(t, tc.trouble, e.Trouble())
+			everywhere := map[string]bool{"right": true, "role is missing": true, "credentials": true, "namespace going": true, "no namespace": true}
+			assert.Equal(t, everywhere[name], e.Everywhere())
 			assert.Equal(t, tc.missing, e.Missing)
 			assert.Equal(t, tc.retryAfter, e.RetryAfter)
 			is := map[ErrorClass]bool{Transient: IsTransient(err), Conflict: IsConflict(err), Quota: IsQuota(err), Forbidden: IsForbidden(err), Invalid: IsInvalid(err)}

@@ -88,6 +88,9 @@ func (e *Error) Trouble() powersave.Trouble {
 	return powersave.TroubleNone
 }
 
+// Everywhere reports whether the call would fail for every other pod of the namespace as well, whatever its NodeSet says.
+func (e *Error) Everywhere() bool { return e.Class == Forbidden || e.elsewhere }
+
 // OfJob reports whether it is a job that asks for what cannot be had, and nothing is wrong with a NodeSet.
 func (e *Error) OfJob() bool { return e.ofJob }
 

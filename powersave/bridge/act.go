@@ -130,6 +130,10 @@ func (b *Bridge) create(ctx context.Context, a powersave.CreatePod) powersave.Ev
 	if errors.As(err, &permanent) {
 		failed.Permanent = permanent.Permanent()
 	}
+	var everywhere interface{ Everywhere() bool }
+	if errors.As(err, &everywhere) {
+		failed.Everywhere = everywhere.Everywhere()
+	}
 	var exists interface{ ExistingPod() (powersave.Pod, bool) }
 	if errors.As(err, &exists) {
 		if pod, ok := exists.ExistingPod(); ok {

@@ -3,6 +3,7 @@ package bridge
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -83,4 +84,21 @@ func TestRequestIsFollowed(t *testing.T) {
 		pass(20 * time.Second)
 		assert.Subset(t, said(id), []string{"boot failed", "nodes updated", "job rests"})
 	})
+}
+
+// refused is what a create fails with that an API server refuses.
+type refused struct{ everywhere bool }
+
+func (r refused) Error() string    { return "refused" }
+func (r refused) Permanent() bool  { return true }
+func (r refused) Everywhere() bool { return r.everywhere }
+
+// The engine is told whether only this pod is refused, or all are that the bridge would make.
+func TestCreateThatIsRefused(t *testing.T) {
+	for _, everywhere := range []bool{false, true} {
+		w := newWorld()
+		w.createErr = fmt.Errorf("creating pod cpu-0: %w", refused{everywhere})
+		got := New(Config{Kubernetes: w, Log: slog.New(slog.DiscardHandler)}).create(t.Context(), powersave.CreatePod{Node: "cpu-0", Generation: 5})
+		assert.Equal(t, powersave.PodCreateFailed{Node: "cpu-0", Generation: 5, Permanent: true, Everywhere: everywhere, Err: "creating pod cpu-0: refused"}, got)
+	}
 }
