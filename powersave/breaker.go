@@ -297,7 +297,7 @@ func (b *Breakers) pass(now time.Time, s *breaker, set NodeSet) Choice {
 	if !s.isOpen() {
 		return Choice{OK: true}
 	}
-	refused := Choice{Class: s.Class, Why: fmt.Sprintf("%s: %s", s.Class, s.Reason)}
+	refused := Choice{Class: s.Class, Why: Verdict{Trouble: s.Class, Reason: s.Reason}.String()}
 	if s.probe != 0 && now.Sub(s.probeAt) < probeForgotten {
 		refused.Why += " (one pod tries it now)"
 		refused.Soon = true

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -64,7 +63,7 @@ func (e *Engine) closeSets() {
 			continue
 		case closed && off && !state.Any(judged) && mayWrite(n.slurm.Reason):
 			updates = merge(updates, NodeUpdate{State: StateDrain, Reason: c.reason}, name)
-		case !closed && state.Any(NodeDrain) && strings.HasPrefix(n.slurm.Reason, closedPrefix):
+		case !closed && state.Any(NodeDrain) && n.slurm.drainedFor(closedPrefix):
 			// One that is DOWN, too, was set DOWN by somebody just before it was drained: that is not ours to take back at once, see heal.
 			updates = merge(updates, NodeUpdate{State: StateUndrain}, name)
 		default:

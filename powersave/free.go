@@ -32,7 +32,7 @@ func (e *Engine) free() {
 	for _, n := range e.freeable {
 		u := NodeUpdate{State: StateResume}
 		if n.off.kind == spool.KindResumeFail {
-			u = NodeUpdate{Reason: ReasonPrefix + n.off.why}
+			u = NodeUpdate{Reason: ReasonPrefix + undivided(n.off.why)}
 		}
 		updates = merge(updates, u, n.name)
 	}

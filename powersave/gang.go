@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/slurmtide/slurmtide/slurmconf"
@@ -428,11 +427,6 @@ func (e *Engine) released(n *node, err string) {
 	// What was read until now says that the node is booting.
 	n.believe, n.read = e.reads.count, 0
 	e.reads.want(e.now.Add(e.cfg.PollSlow))
-}
-
-// mayWrite says that a node's reason is empty, ours, or tells only that an earlier boot took too long.
-func mayWrite(reason string) bool {
-	return reason == "" || strings.HasPrefix(reason, ReasonPrefix) || strings.HasPrefix(reason, timedOut)
 }
 
 // merge adds the node to the update that is like u, or u to the updates.

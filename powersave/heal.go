@@ -54,7 +54,7 @@ func gaveUp(reason string) bool { return reason != "" && mayWrite(reason) }
 // already (node_mgr.c set_node_reason), as one that was drained here, or powered up by hand though its NodeSet was closed. A drain
 // for its host may also have been written over it.
 func (n *node) silenced() bool {
-	said, added, _ := strings.Cut(n.slurm.Reason, " : ")
+	said, added, _ := strings.Cut(n.slurm.Reason, addedAfter)
 	return strings.HasPrefix(n.slurm.Reason, notResponding) || n.drainedHere() && n.slurm.State.Any(NodeNotResponding) ||
 		added == notResponding && mayWrite(said) && (!n.slurm.State.Any(NodeDrain) || n.drainedHere() || strings.HasPrefix(said, closedPrefix))
 }

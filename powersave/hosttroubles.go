@@ -93,7 +93,7 @@ func (t *HostTroubles) Judge(now time.Time, host string, drained bool) (why stri
 	if until := h.since.Add(silence); h.silent() && until.After(now) && !drained {
 		return "", false, until
 	}
-	return host + " is " + h.what, !h.silent(), time.Time{}
+	return undivided(host + " is " + h.what), !h.silent(), time.Time{}
 }
 
 // DrainedForHost says that nobody but us keeps the node out of use, and that it is for its host, or its pod's end: slurmctld adds its own reasons
@@ -102,11 +102,13 @@ func (s SlurmNode) DrainedForHost() bool { return s.drainedFor(HostPrefix) }
 
 func (s SlurmNode) drainedFor(prefix string) bool {
 	why, ours := strings.CutPrefix(s.Reason, prefix)
-	_, more, added := strings.Cut(why, " : ")
+	_, more, added := strings.Cut(why, addedAfter)
 	return ours && (!added || more == notResponding)
 }
 
-// Unspoken says that no person has written the node's reason: it is empty, ours, or slurmctld's about a node that does not answer.
+// Unspoken says that no person has written the node's reason, nor is to look at it: it is empty, ours, or slurmctld's about a node that does
+// not answer.
 func (s SlurmNode) Unspoken() bool {
-	return mayWrite(s.Reason) || strings.HasPrefix(s.Reason, notResponding)
+	silent, is := strings.CutPrefix(s.Reason, notResponding)
+	return mayWrite(s.Reason) || is && mayWrite(silent)
 }

@@ -12,7 +12,7 @@ type Verdict struct {
 }
 
 // String is what stands, after ReasonPrefix, on the node and on the job.
-func (v Verdict) String() string { return string(v.Trouble) + ": " + v.Reason }
+func (v Verdict) String() string { return undivided(string(v.Trouble) + ": " + v.Reason) }
 
 const (
 	// graceDefault is how long a pod may be in trouble that waiting could end: a host that is just being freed, a registry
