@@ -180,21 +180,21 @@ func (e *Engine) elsewhere(n *node, v Verdict) bool {
 	}
 	e.note(Info, n, n.boot.request(), v.String()+": trying another offering")
 	e.serve(n)
-	n.movesOn(e.now)
+	e.movesOn(n)
 	e.move(n)
 	return true
 }
 
 // movesOn makes the boot ready for another offering. The next pod is of a generation of its own: whatever comes late of the one before
-// is not taken for it.
-func (n *node) movesOn(now time.Time) {
+// is not taken for it, nor what Slurm has shown until now: its slurmd may just be registering.
+func (e *Engine) movesOn(n *node) {
 	b := n.boot
 	if n.pod != nil {
-		b.generation = max(b.generation, n.pod.Generation)
+		b.generation, b.read = max(b.generation, n.pod.Generation), e.reads.count
 	}
 	b.generation++
 	b.moving, b.blamed, b.room = true, false, ""
-	b.trouble, b.troubleAt, b.createTrouble, b.problem = TroubleNone, now, TroubleNone, ""
+	b.trouble, b.troubleAt, b.createTrouble, b.problem = TroubleNone, e.now, TroubleNone, ""
 }
 
 // move has the pod deleted that found no host on its offering; the next is made when it is gone.

@@ -67,7 +67,7 @@ func (e *Engine) roomElsewhere(n *node, r *room, v Verdict) bool {
 		r.spent = true
 		e.note(Info, n, n.boot.request(), v.String()+": trying another offering than "+last.Offering)
 		e.leaveOffering(r, last)
-		n.movesOn(e.now)
+		e.movesOn(n)
 		e.move(n)
 		return true
 	}
@@ -90,7 +90,7 @@ func (e *Engine) leaveOffering(r *room, from BreakerKey) {
 		if m := e.nodes[name]; m.set == from.NodeSet && offering == from.Offering && m.boot != nil && m.boot.attempt != nil {
 			e.breakers.ProbeGone(*m.boot.attempt)
 			m.boot.attempt = nil
-			m.movesOn(e.now)
+			e.movesOn(m)
 		}
 	}
 	e.counted = nil
