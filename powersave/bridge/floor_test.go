@@ -52,7 +52,7 @@ func TestFloor(t *testing.T) {
 		assert.LessOrEqual(t, len(renewals), 12)
 		assert.Equal(t, []string{"cpu-0,cpu-1"}, slices.Compact(renewals))
 		w.look(func() {
-			assert.Equal(t, &powersave.FloorCounts{Wanted: 3, Held: 2, Why: powersave.FloorTooFew, Text: "3 nodes are wanted, the NodeSet has 2"}, w.statuses["cpu"].Floor)
+			assert.Equal(t, &powersave.FloorCounts{Wanted: 3, Held: 2, Why: powersave.FloorTooFew, Text: "3 nodes are wanted, the NodeSet has 2", SuspendTimeSeconds: 20}, w.statuses["cpu"].Floor)
 		})
 		families, err := registry.Gather()
 		require.NoError(t, err)
