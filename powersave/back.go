@@ -84,12 +84,27 @@ func (e *Engine) startsAnew(job uint32, has func(*node) bool, anew func(*back) b
 		}
 		for _, name := range b.nodes { // one that slurmctld would not let go of yet: now the job is to be told once more
 			if n := e.nodes[name]; n.boot != nil && n.boot.release != nil && has(n) {
-				n.boot.release.jobs = slices.DeleteFunc(slices.Clone(n.boot.release.jobs), func(id uint32) bool { return id == job })
-				e.wakeAt(n, e.now)
+				e.comesLate(n, job)
 			}
 		}
 		return true
 	})
+}
+
+// hasAgain takes in that a job has been given n since that began to be given back with it, and is not seen to any more: it is to be told before
+// it is taken off n.
+func (e *Engine) hasAgain(n *node, job uint32, since time.Time) {
+	r := n.boot.release
+	if r != nil && since.After(r.at) && slices.Contains(r.jobs, job) && e.backOf(job) == nil {
+		e.comesLate(n, job)
+	}
+}
+
+// comesLate makes the job one that has got n after it was decided to give that back.
+func (e *Engine) comesLate(n *node, job uint32) {
+	r := n.boot.release
+	r.jobs = slices.DeleteFunc(slices.Clone(r.jobs), func(id uint32) bool { return id == job })
+	e.wakeAt(n, e.now)
 }
 
 // requestedAnew is startsAnew by a request: one start of a job has the same nodes in all of them, each of which is powered up once.

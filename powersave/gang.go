@@ -37,6 +37,7 @@ func (e *Engine) remember(j Job, r Request) {
 	e.leaveFormer(j, r.Started)
 	for name := range j.Nodes.All() {
 		if n := e.nodes[name]; n != nil && n.boot != nil && !e.hasLeft(n, j.ID, r.Started) && !n.poweredUpSince(j.ID, r.Started) {
+			e.hasAgain(n, j.ID, r.Started)
 			e.join(n, j.ID, r.Started, r.ResumeTimeout)
 		}
 	}
@@ -160,6 +161,7 @@ func (e *Engine) forget(n *node, registered bool) {
 // which it calls then, does the rest.
 type release struct {
 	verdict  Verdict
+	at       time.Time
 	reason   string   // for the node
 	jobs     []uint32 // given back with it
 	culprit  bool     // it is itself what failed
@@ -317,7 +319,7 @@ func (e *Engine) release(n *node, v Verdict, reason string, jobs []uint32) {
 	if n.boot.release != nil {
 		return
 	}
-	n.boot.release = &release{verdict: v, reason: reason, jobs: jobs, culprit: reason == v.String()}
+	n.boot.release = &release{verdict: v, at: e.now, reason: reason, jobs: jobs, culprit: reason == v.String()}
 	n.boot.problem = reason
 	e.pursueRelease(n)
 }

@@ -104,6 +104,7 @@ func (e *Engine) joinGates() {
 		}
 		for _, n := range g.nodes {
 			if n.boot != nil && n.readSince(g.read) && n.slurm.State.Any(NodePoweringUp) && e.backOf(g.job) == nil {
+				e.hasAgain(n, g.job, g.asked)
 				e.join(n, g.job, g.asked, n.boot.resumeTimeout)
 			}
 		}
