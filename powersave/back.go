@@ -275,8 +275,13 @@ func (e *Engine) jobTold(ev JobTold) {
 		return
 	}
 	e.partsTold(b, ev.Parts)
-	b.asking, b.times, b.attempt = 0, max(b.times, ev.Times), cmp.Or(b.attempt, ev.Attempt)
+	b.asking, b.times = 0, max(b.times, ev.Times)
 	b.tries++
+	for _, id := range e.hets.of(b.job) { // they start as one
+		if o := e.backOf(id); o != nil {
+			o.attempt = cmp.Or(o.attempt, ev.Attempt)
+		}
+	}
 	if ev.Err != "" {
 		if e.toldInVain(b) {
 			return

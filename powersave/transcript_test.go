@@ -272,6 +272,8 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 				ev.Interactive = true
 			case "times":
 				ev.Times = int(p.int(v))
+			case "attempt":
+				ev.Attempt = int(p.int(v))
 			case "part":
 				job, nodes, _ := strings.Cut(v, ":")
 				ev.Parts = append(ev.Parts, powersave.JobPart{Job: uint32(p.int(job)), Nodes: slices.Collect(p.hostlist(nodes).All())})
