@@ -46,6 +46,7 @@ func (e *Engine) openGate(ev GateOpened) {
 // admitGate lets a gate wait once the NodeSets are known.
 func (e *Engine) admitGate(ev heldGate) {
 	g := &gate{id: ev.ID, job: ev.JobID, het: ev.HetJob, read: e.reads.count, asked: ev.asked, attempt: ev.Attempt, deadline: ev.Deadline}
+	e.leaveBefore(ev.GateOpened)
 	for name := range ev.Nodes.All() {
 		n := e.nodes[name]
 		if n == nil || n.set == "" {
@@ -63,6 +64,21 @@ func (e *Engine) admitGate(ev heldGate) {
 	}
 	e.gates = append(e.gates, g)
 	e.reads.want(e.now)
+}
+
+// leaveBefore makes the job of a gate wait no longer for what it had in an attempt before, as leaveFormer does by a request: there is none when
+// all that it has been given is up.
+func (e *Engine) leaveBefore(ev GateOpened) {
+	g := e.gangs[ev.JobID]
+	if g == nil || g.attempt == 0 || ev.Attempt <= g.attempt {
+		return
+	}
+	g.attempt = ev.Attempt
+	for _, name := range slices.Clone(g.nodes) {
+		if n := e.nodes[name]; !ev.Nodes.Contains(name) && n.boot.release == nil {
+			e.leave(n, ev.JobID)
+		}
+	}
 }
 
 // gatedBeyond says that a gate has named n whose job is none of these.
