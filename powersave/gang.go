@@ -46,7 +46,7 @@ func (e *Engine) remember(j Job, r Request) {
 		return
 	}
 	if r.Started.After(g.newest) && anotherStart(g.whole, g.powered, j, r) {
-		g.powered = nil
+		g.since, g.powered = r.Started, nil // others have waited for longer
 		for _, id := range e.hets.of(j.ID) {
 			if o := e.gangs[id]; o != nil {
 				o.attempt = 0 // until a gate tells

@@ -61,14 +61,11 @@ func (e *Engine) pruneRest() {
 }
 
 // leaveFormer makes the job wait no longer for what it had before it was given these nodes: those go on booting for nobody until Slurm
-// shows what becomes of them. It is as young as that: others have waited for longer.
+// shows what becomes of them.
 func (e *Engine) leaveFormer(j Job, started time.Time) {
 	g := e.gangs[j.ID]
 	if g == nil || !started.After(g.asked) {
 		return
-	}
-	if g.whole.Len() > 0 && !same(g.whole, j.Nodes) {
-		g.since = started
 	}
 	for _, name := range slices.Clone(g.nodes) {
 		if n := e.nodes[name]; !j.Nodes.Contains(name) && n.boot.release == nil {
