@@ -104,6 +104,9 @@ func annotationFile(path, annotation string) corev1.DownwardAPIVolumeFile {
 
 // pamStack lets in who has a job on the node, and root. A failure of pam_slurm_adopt would let all in by its defaults, which are made for trying it out. It leaves
 // root to others, who all have nothing to say: hence pam_permit. The node is named, since Slurm knows pods by no other name than their node's.
+//
+// Until 24.11 it finds the newest of several jobs by cgroups, and without them (CgroupPlugin=disabled) ends with session_err (pam_slurm_adopt.c,
+// _indeterminate_multiple). Then it is asked again, and lets in who has some job there, as a session of none.
 func pamStack(node string, sss bool) string {
 	auth, account, session := "", "", ""
 	if sss {
@@ -114,7 +117,8 @@ func pamStack(node string, sss bool) string {
 	return "# Made by Slurmtide.\n" +
 		auth + "auth requisite pam_deny.so\nauth required pam_permit.so\n" +
 		"account required pam_nologin.so\n" + account +
-		fmt.Sprintf("account required pam_slurm_adopt.so nodename=%s action_generic_failure=deny action_adopt_failure=deny\n", node) +
+		fmt.Sprintf("account [success=1 ignore=1 session_err=ignore default=die] pam_slurm_adopt.so nodename=%s action_generic_failure=deny action_adopt_failure=deny\n", node) +
+		fmt.Sprintf("account [success=ok ignore=ignore default=die] pam_slurm_adopt.so nodename=%s action_generic_failure=deny action_adopt_failure=deny action_unknown=allow\n", node) +
 		"account required pam_permit.so\n" +
 		"password required pam_deny.so\n" +
 		"session optional pam_loginuid.so\nsession required pam_limits.so\nsession required pam_env.so\nsession optional pam_mkhomedir.so umask=0077\n" + session

@@ -49,7 +49,8 @@ func TestCheckSSH(t *testing.T) {
 func TestPAMStack(t *testing.T) {
 	for _, sss := range []bool{false, true} {
 		stack := pamStack("cpu-7", sss)
-		assert.Contains(t, stack, "account required pam_slurm_adopt.so nodename=cpu-7 action_generic_failure=deny action_adopt_failure=deny\n")
+		assert.Contains(t, stack, " default=die] pam_slurm_adopt.so nodename=cpu-7 action_generic_failure=deny action_adopt_failure=deny\n")
+		assert.Equal(t, 2, strings.Count(stack, "nodename=cpu-7 action_generic_failure=deny action_adopt_failure=deny"))
 		assert.NotContains(t, stack, "sufficient", "nothing goes past pam_slurm_adopt")
 		assert.Equal(t, sss, strings.Contains(stack, "pam_sss"))
 	}
