@@ -137,7 +137,7 @@ func (p *plane) testScripts(t *testing.T) {
 	before := p.controller().Spec.ExtraConf
 	p.setExtra(before + lines)
 	p.waitInForce()
-	p.waitJob(p.sbatch(`srun sh -c 'test "$FROM_TASK_PROLOG" = $SLURM_JOB_ID' && grep -qx more-1 /tmp/healthy`, "-p", "more", "--nodelist=more-1"), "COMPLETED")
+	p.waitJob(p.sbatch(`srun sh -c 'test "$FROM_TASK_PROLOG" = $SLURM_JOB_ID' && grep -qx more-0 /tmp/healthy`, "-p", "more", "--nodelist=more-0"), "COMPLETED")
 	p.setExtra(before)
 	p.waitInForce()
 }
