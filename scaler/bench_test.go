@@ -59,7 +59,7 @@ var harder = map[string]func(s *Snapshot){
 	"array limits": func(s *Snapshot) {
 		each(s, func(_ int, j *Job) { j.ArrayJobID, j.ArrayTasks, j.ArrayLimit = j.ID, "0-4%500", 500 })
 	},
-	"exclusive=user": func(s *Snapshot) { each(s, func(_ int, j *Job) { j.Request.Exclusive = ExclusiveUser }) },
+	"exclusive=user": func(s *Snapshot) { each(s, func(_ int, j *Job) { j.Exclusive = ExclusiveUser }) },
 	"busy": func(s *Snapshot) {
 		for i := range s.Nodes {
 			n := &s.Nodes[i]
@@ -87,7 +87,7 @@ var harder = map[string]func(s *Snapshot){
 		for p := range s.Partitions {
 			s.Partitions[p].Share = 4
 		}
-		each(s, func(_ int, j *Job) { j.Request.Oversubscribe = true })
+		each(s, func(_ int, j *Job) { j.Oversubscribe = true })
 	},
 }
 
