@@ -97,7 +97,9 @@ func (p *plane) testLeftBehind(t *testing.T) {
 	assert.Contains(t, left(), "sleep 4321")
 	out, err := p.sshNode("alice", "alice", "door-1", "echo $SLURM_JOB_ID")
 	require.NoError(t, err)
-	assert.Equal(t, hers, out)
+	if p.version != "24.11" { // which finds the newest of several jobs by cgroups, and knows the one that has just ended still
+		assert.Equal(t, hers, out)
+	}
 	p.slurm("scancel", hers)
 	began := time.Now()
 	p.eventually("the rest to end", func() (bool, string) { return left() == "", left() })
