@@ -23,26 +23,30 @@ var jobStates = [...]string{"PENDING", "CONFIGURING", "RUNNING", "ended"}
 
 type slurmJob struct {
 	step
-	id         uint32
-	parts      []*slurmJob // components of the het job, the leader first; else itself alone
-	state      jobState
-	nodes      []*node // while it has some
-	completing bool
-	gate       uint64 // waiting start gate, 0: none
-	gateAt     time.Time
-	gateLife   int // of the bridge, when it opened
-	gateBefore int // the same of the one before that
-	failedAt   time.Time
-	gateUntil  time.Time
-	begin      time.Time
-	asked      time.Time // when it got its nodes, or a program was last called for it
-	reported   time.Time // when it last stood in a resume file
-	first      time.Time // when it first did, since it got its nodes
-	known      time.Time // when the bridge was first told of its present nodes
-	unheard    bool      // the program that was called for some of them was killed
-	upSince    time.Time
-	gateSince  time.Time // requeued, and its gate still runs
-	restarts   int
+	id          uint32
+	parts       []*slurmJob // components of the het job, the leader first; else itself alone
+	state       jobState
+	nodes       []*node // while it has some
+	completing  bool
+	gate        uint64 // waiting start gate, 0: none
+	prolog      int    // counts start gates
+	waits       bool   // the newest is on its way to the bridge, or waits there
+	again       int    // attempt for which it is to be run once more
+	gateAt      time.Time
+	gateLife    int // of the bridge, when it opened
+	gateBefore  int // the same of the attempt before that
+	gateAttempt int
+	failedAt    time.Time
+	gateUntil   time.Time
+	begin       time.Time
+	asked       time.Time // when it got its nodes, or a program was last called for it
+	reported    time.Time // when it last stood in a resume file
+	first       time.Time // when it first did, since it got its nodes
+	known       time.Time // when the bridge was first told of its present nodes
+	unheard     bool      // the program that was called for some of them was killed
+	upSince     time.Time
+	gateSince   time.Time // requeued, and its gate still runs
+	restarts    int
 
 	comment  string
 	times    int // how often it was given back in a row, as its record says
@@ -201,22 +205,9 @@ func (w *world) allocate(j *slurmJob, nodes []*node) {
 	if down {
 		w.toResume = append(w.toResume, j)
 	}
-	if w.noGates {
-		return
+	if !w.noGates {
+		w.startGate(j)
 	}
-	run := j.restarts
-	w.after(w.delay(20*time.Millisecond, gateLate, nodes[0].index, 5*time.Second), func() { // start-gate
-		if w.engine == nil || j.state != configuring || j.restarts != run {
-			return
-		}
-		w.gates++
-		j.gateBefore = j.gateLife
-		j.gate, j.upSince, j.known, j.gateAt, j.gateLife = uint64(w.gates), w.now, w.now, w.now, w.life
-		j.gateUntil = w.now.Add(15*time.Second + w.some(60*time.Second, gateLate, nodes[0].index))
-		w.step(powersave.GateOpened{
-			ID: j.gate, JobID: j.id, HetJob: j.leader(), Nodes: hostlist(j.nodes), Deadline: j.gateUntil, Attempt: j.restarts + 1,
-		})
-	})
 }
 
 // killAll is kill_running_job_by_node_ptr.
@@ -287,7 +278,7 @@ func (w *world) leave(j *slurmJob, to jobState) {
 	j.nodes, j.state, j.completing, j.gateSince = stay, to, len(stay) > 0, w.now
 	if to == over && j.gate != 0 { // slurmctld kills it
 		w.tell(w.some(500*time.Millisecond, gateLate, 0), powersave.GateClosed{ID: j.gate})
-		j.gate = 0
+		j.gate, j.waits = 0, false
 	}
 	if !j.completing {
 		return
@@ -304,18 +295,6 @@ func (n *node) drop(j *slurmJob, now time.Time) {
 	n.jobs = slices.DeleteFunc(n.jobs, func(o *slurmJob) bool { return o == j })
 	n.idle, n.changed = now, now
 	n.flags &^= powersave.NodeCompleting
-}
-
-func (w *world) answerGate(a powersave.AnswerGate) {
-	for _, j := range w.jobs {
-		if j.gate != a.ID {
-			continue
-		}
-		j.gate = 0
-		if a.Ready {
-			w.mayStart(j)
-		}
-	}
 }
 
 func (w *world) tellJob(a powersave.TellJob, life int) {

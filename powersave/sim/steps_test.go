@@ -74,12 +74,9 @@ func (w *world) do(st *step) {
 		})
 	case leaveConf:
 		w.leaveConf(n, later)
-	case reconfigure: // every slurmd registers anew
-		for _, p := range w.pods {
-			if p != nil {
-				w.answerRegistration(p)
-			}
-		}
+	case reconfigure:
+		w.endGates(false)
+		w.slurmctldStarts()
 	case changeSets:
 		w.roughFor(st.long)
 		w.tellSets(0)
@@ -119,13 +116,8 @@ func (w *world) do(st *step) {
 			w.crash(st.long)
 		}
 	case slurmctldRestart:
-		later(func() {
-			for _, p := range w.pods {
-				if p != nil {
-					w.answerRegistration(p)
-				}
-			}
-		})
+		w.endGates(w.some(2*time.Millisecond, slurmctldRestart, 0) > 0)
+		later(w.slurmctldStarts)
 	case kubeAway:
 		w.loseKubernetes(later)
 	case watchGap:
@@ -142,6 +134,18 @@ func (w *world) do(st *step) {
 		}
 	default: // looked at where it matters
 		w.doMore(st, n, later)
+	}
+}
+
+// slurmctldStarts is what slurmctld does at first: start-gates that ran are run again, and every slurmd registers anew.
+func (w *world) slurmctldStarts() {
+	if !w.any(slurmctldRestart) {
+		w.gatesAgain()
+	}
+	for _, p := range w.pods {
+		if p != nil {
+			w.answerRegistration(p)
+		}
 	}
 }
 

@@ -420,7 +420,9 @@ func (w *world) crash(d time.Duration) {
 		w.spool[i].done = false
 	}
 	for _, j := range w.jobs {
-		j.gate = 0 // its start-gate notices and lets the job go
+		if j.gate != 0 { // its start-gate notices and lets the job go
+			j.gate, j.waits = 0, false
+		}
 	}
 	w.after(d, w.startBridge)
 }
