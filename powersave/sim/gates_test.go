@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"slices"
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
@@ -49,7 +50,7 @@ func (w *world) endGates(killed bool) {
 		if killed || w.old {
 			j.again = j.restarts + 1
 		}
-		if j.gate != 0 && !(killed && w.some(4*time.Millisecond, slurmctldRestart, int(j.id)) == 0) {
+		if runsOn := killed && w.some(4*time.Millisecond, slurmctldRestart, int(j.id)) == 0; j.gate != 0 && !runsOn {
 			w.tell(w.some(500*time.Millisecond, gateLate, int(j.id)), powersave.GateClosed{ID: j.gate})
 		}
 		j.prolog++
@@ -77,4 +78,30 @@ func (w *world) answerGate(a powersave.AnswerGate) {
 			w.mayStart(j)
 		}
 	}
+}
+
+// heard takes in what the bridge hears of a job that it has told why it is given back.
+func (w *world) heard(told powersave.JobTold) {
+	j := w.job(told.Job)
+	if len(told.Parts) > 1 {
+		j.parts[0].hetLife = w.life
+	}
+	if told.Err == "" && j.state == configuring {
+		j.heardRun, j.heardLife, j.heardAt = told.Attempt, w.life, w.now
+	}
+}
+
+// mayTell looks whether a job is told again what it knows of the same attempt. It is told anew when what it was given back for has come up
+// before it was off its nodes; and a power-up by hand looks like another start.
+func (w *world) mayTell(a powersave.TellJob) {
+	j := w.job(a.Job)
+	if j == nil || j.state != configuring || j.heardRun != j.restarts+1 || j.heardLife != w.life {
+		return
+	}
+	for _, p := range j.parts {
+		if slices.ContainsFunc(p.nodes, func(n *node) bool { return n.since.After(j.heardAt.Add(-stale)) || !w.until[powerUp][n.index].IsZero() }) {
+			return
+		}
+	}
+	w.breaks("tells a job again", "%d: %s", j.id, a.Reason)
 }

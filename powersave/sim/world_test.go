@@ -199,8 +199,8 @@ func (w *world) step(ev powersave.Event) {
 	if u, ok := ev.(powersave.KubernetesUnread); ok {
 		w.blind = u.Err != ""
 	}
-	if told, ok := ev.(powersave.JobTold); ok && len(told.Parts) > 1 {
-		w.job(told.Job).parts[0].hetLife = w.life
+	if told, ok := ev.(powersave.JobTold); ok {
+		w.heard(told)
 	}
 	actions := w.engine.Step(w.now, ev)
 	for _, a := range actions {
@@ -275,6 +275,7 @@ func (w *world) act(a powersave.Action) {
 	case powersave.AnswerGate:
 		w.answerGate(a)
 	case powersave.TellJob:
+		w.mayTell(a)
 		w.call(w.delay(50*time.Millisecond, tellSlow, 0, 8*time.Second), func() { w.tellJob(a, life) })
 	case powersave.ReadBacks:
 		w.readBacks(life)
