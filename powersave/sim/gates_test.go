@@ -92,10 +92,11 @@ func (w *world) heard(told powersave.JobTold) {
 }
 
 // mayTell looks whether a job is told again what it knows of the same attempt. It is told anew when what it was given back for has come up
-// before it was off its nodes; and a power-up by hand looks like another start.
+// before it was off its nodes; and a power-up by hand looks like another start. Without gates the bridge may not know what
+// the job has.
 func (w *world) mayTell(a powersave.TellJob) {
 	j := w.job(a.Job)
-	if j == nil || j.state != configuring || j.heardRun != j.restarts+1 || j.heardLife != w.life {
+	if j == nil || j.state != configuring || j.heardRun != j.restarts+1 || j.heardLife != w.life || j.gateAttempt != j.heardRun || j.gateLife != w.life {
 		return
 	}
 	for _, p := range j.parts {
