@@ -182,7 +182,7 @@ func (w *world) choose(j *slurmJob, taken *[nodeCount]int) (nodes []*node) {
 		n := w.nodes[(j.node+i)%nodeCount]
 		switch {
 		case len(nodes) == j.n, n.forgotten, n.down, n.flags.Any(hinder), n.slots()+taken[n.index]+j.slots() > 2, !n.ours() && j.opts&far == 0:
-		case n.flags.Any(powersave.NodeNotResponding) && !n.flags.Any(powersave.NodePoweringUp):
+		case n.flags.Any(powersave.NodeNotResponding) && !n.flags.Any(powersave.NodePoweringUp), w.keptFree(n, j):
 		default:
 			nodes = append(nodes, n)
 			taken[n.index] += j.slots()

@@ -293,6 +293,10 @@ func (w *world) patrolNode(n *node, p *pod) {
 	w.patrolHost(n, p)
 	w.patrolUpdate(n, p)
 	w.patrolClosed(n, p)
+	if w.rolling != [2]int{} {
+		w.patrolOutdated(n, p)
+		w.patrolReserved(n, p)
+	}
 	if w.leftDown {
 		w.patrolDown(n, p)
 	}

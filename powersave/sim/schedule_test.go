@@ -31,6 +31,7 @@ type schedule struct {
 	marks     bool          // hosts of bad hardware are marked
 	leftDown  bool          // DOWN nodes are left to the bridge, as far as it minds them
 	rolling   [2]int        // nodes of each NodeSet that may be out for an update; 0: none is replaced
+	windows   [2]window     // in which they may be
 	noGates   bool          // PrologSlurmctld is not the start-gate
 	soon      bool          // Slurm itself hardly lets requeued jobs rest
 	steps     []step
@@ -249,6 +250,7 @@ var plans = rapid.Custom(func(t *rapid.T) schedule {
 	if d.often(3) {
 		s.rolling = [2]int{1 + d.below(4), d.below(3)}
 		s.steps = append(s.steps, updateSteps.Draw(t, "")...)
+		s.drawWindows(t)
 	}
 	slices.SortStableFunc(s.steps, func(a, b step) int { return int(a.at - b.at) })
 	return s
@@ -271,6 +273,21 @@ func (s *schedule) drawMore(t *rapid.T, rough bool) {
 		case k.ofRooms() && !s.anyAsks(), (k == badHardware || k == noteHardware || k == taintFails || k == taintLost) && !s.marks, (k == setDown || k == deaf) && !s.leftDown:
 		default:
 			s.steps = append(s.steps, st)
+		}
+	}
+}
+
+// drawWindows draws those for updates.
+func (s *schedule) drawWindows(t *rapid.T) {
+	d := dice{t}
+	for i := range s.windows {
+		if s.rolling[i] == 0 || !d.often(5) {
+			continue
+		}
+		v := &s.windows[i]
+		v.first, v.long = d.upTo(60), 5*time.Second+d.upTo(85)
+		if d.often(5) {
+			v.every = v.long + 5*time.Second + d.upTo(60)
 		}
 	}
 }
@@ -381,6 +398,11 @@ func (s schedule) String() string {
 	}
 	if s.rolling != [2]int{} {
 		fmt.Fprintf(&b, ", updates with %v nodes out", s.rolling)
+	}
+	for i, v := range s.windows {
+		if v.long > 0 {
+			fmt.Fprintf(&b, ", those of %s %s", setNames[i], v)
+		}
 	}
 	if s.anyAsks() {
 		fmt.Fprintf(&b, " (answered after %v", s.answerIn)

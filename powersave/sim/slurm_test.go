@@ -187,6 +187,10 @@ func (w *world) second() {
 		w.schedJobs()
 		w.power()
 	}
+	if w.anyWindows() {
+		w.maintain()
+		w.reserveNodes()
+	}
 	w.patrol()
 	w.finishWhenAtRest()
 }

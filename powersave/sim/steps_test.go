@@ -284,7 +284,7 @@ func (w *world) finishWhenAtRest() {
 				late++
 			}
 		}
-		if w.rest > 100 && late > 4 {
+		if w.rest > 100 && late > 4+w.windowsIn(time.Minute) {
 			w.breaks("reads while idle", "%d in the last minute", late)
 		}
 	}
@@ -310,6 +310,8 @@ func (w *world) disturbed() string {
 		}
 	}
 	switch {
+	case w.reserved[0].there || w.reserved[1].there:
+		return "a reservation"
 	case !w.engine.Settled():
 		return "engine not settled"
 	case len(w.engine.Gangs()) > 0:

@@ -14,6 +14,7 @@ type updating struct {
 	revision  int
 	changedAt time.Time
 	backSince [nodeCount]time.Time // since when nothing keeps it drained for an update
+	windowing
 }
 
 const updateReason = powersave.ReasonPrefix + "update: "
@@ -74,7 +75,7 @@ func (w *world) mayReplace(n *node, u powersave.NodeUpdate) {
 func (w *world) patrolUpdate(n *node, p *pod) {
 	back := n.ours() && n.flags.Any(powersave.NodeDrain) && strings.HasPrefix(n.reason, updateReason) && !n.taken() && !n.down && !n.flags.Any(powersave.NodePowerDown) &&
 		(n.set() == 0 || !w.any(changeSets)) &&
-		(p == nil && n.flags.Any(powersave.NodePoweredDown) || p != nil && p.alive() && !p.stays && p.host && w.machines[p.at].trouble == "" && n.serves() && p.Revision == w.revisionNow())
+		(p == nil && n.flags.Any(powersave.NodePoweredDown) || p != nil && p.alive() && !p.stays && p.host && w.machines[p.at].trouble == "" && n.serves() && (p.Revision == w.revisionNow() || !w.mayUpdateNow(n.set())))
 	if !back {
 		w.backSince[n.index] = w.now
 	} else if w.smooth(latest(w.backSince[n.index], w.changedAt, start), idle) {

@@ -102,6 +102,7 @@ func (w *world) run() (ran *world) {
 	s := &w.schedule
 	w.now, w.rough = start, start
 	w.init()
+	w.initWindows()
 	w.startBridge()
 	w.after(w.some(time.Second, 0, 0), w.second)
 	for i := range s.steps {
@@ -265,6 +266,9 @@ func (w *world) act(a powersave.Action) {
 		w.call(w.delay(50*time.Millisecond, deleteSlow, n.index, 30*time.Second), func() { w.remove(a, n, life) })
 	case powersave.UpdateNodes:
 		w.mayAskForce(a.Update)
+		if w.anyWindows() {
+			w.mayAskReplace(a.Update)
+		}
 		w.call(w.delay(20*time.Millisecond, updateSlow, w.node(a.Update.Nodes[0]).index, updateTakes), func() { w.update(a.Update, life) })
 	case powersave.MarkPod:
 		w.call(w.delay(50*time.Millisecond, createSlow, w.node(a.Node).index, 10*time.Second), func() { w.markPod(a, life) })
@@ -334,7 +338,7 @@ func (w *world) strikes(a powersave.Action) bool {
 func (w *world) startBridge() {
 	w.logf("bridge starts")
 	w.engine, w.listed, w.shown, w.unseen, w.hostsListed, w.reading, w.watchAt = powersave.New(w.config()), false, nil, nil, false, false, w.now
-	w.readingRooms, w.roomsSeen, w.blind = false, false, false
+	w.readingRooms, w.roomsSeen, w.blind, w.looking, w.refused = false, false, false, false, [2]string{}
 	w.life++
 	w.lifeAt = w.now
 	w.spins = 0
@@ -387,7 +391,7 @@ func (w *world) sets() []powersave.NodeSet {
 	set := func(i int, name string) powersave.NodeSet {
 		return powersave.NodeSet{
 			Name: name, UID: name, Nodes: setNodes[i], Strategy: w.strategy[i], UnschedulableGrace: grace, SpecGeneration: w.spec[i],
-			BackoffInitial: backoff, BackoffMax: 4 * backoff, AskForRoom: w.asks[i], Revision: w.revisionNow(), Rolling: w.strategyOf(i),
+			BackoffInitial: backoff, BackoffMax: 4 * backoff, AskForRoom: w.asks[i], Revision: w.revisionNow(), Rolling: w.strategyOf(i), Window: w.opens[i],
 		}
 	}
 	sets := []powersave.NodeSet{set(0, setNames[0])}
