@@ -36,8 +36,11 @@ func (w *world) mayTake(a powersave.CreatePod, life int) {
 	}
 }
 
-// mayGiveUp looks whether there was another offering.
+// mayGiveUp looks whether a new pod might have done better, or another offering.
 func (w *world) mayGiveUp(a powersave.BootFailed) {
+	if a.Verdict.Trouble == powersave.TroubleLost && !strings.HasPrefix(a.Verdict.Reason, "not up after") {
+		w.breaks("gives a lost boot up early", "%s: %s", a.Node, a.Verdict)
+	}
 	if a.Verdict.Trouble != powersave.TroubleCapacity || a.Offering == "" || strings.HasPrefix(a.Verdict.Reason, "not up after") || !w.now.After(w.rough) {
 		return
 	}
