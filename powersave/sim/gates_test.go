@@ -86,7 +86,7 @@ func (w *world) heard(told powersave.JobTold) {
 	if len(told.Parts) > 1 {
 		j.parts[0].hetLife = w.life
 	}
-	if told.Err == "" && j.state == configuring {
+	if told.Err == "" && j.state == configuring && j.tellRun == told.Attempt {
 		j.heardRun, j.heardLife, j.heardAt = told.Attempt, w.life, w.now
 	}
 }
@@ -96,6 +96,11 @@ func (w *world) heard(told powersave.JobTold) {
 // the job has.
 func (w *world) mayTell(a powersave.TellJob) {
 	j := w.job(a.Job)
+	if j != nil {
+		if j.tellRun = 0; j.state == configuring {
+			j.tellRun = j.restarts + 1
+		}
+	}
 	if j == nil || j.state != configuring || j.heardRun != j.restarts+1 || j.heardLife != w.life || j.gateAttempt != j.heardRun || j.gateLife != w.life {
 		return
 	}

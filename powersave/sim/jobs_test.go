@@ -56,6 +56,7 @@ type slurmJob struct {
 	heardRun  int // restarts+1 when the bridge last heard that it knows
 	heardLife int
 	heardAt   time.Time
+	tellRun   int // restarts+1 when the bridge last asked for it to be told
 	backAt    time.Time
 	backLife  int // the bridge's life that gave it back; 0: none
 	requeued  time.Time

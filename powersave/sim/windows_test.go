@@ -214,14 +214,14 @@ func (w *world) patrolOutdated(n *node, p *pod) {
 	for _, m := range w.nodes {
 		if old && m.ours() && m.set() == set {
 			old = !w.recently(m, time.Minute, lessRoom, noSpot, noOwn, quota, noImage, badConfig, badSet, crashing, mute, refused, slowSlurmd, slowHost, roomFails, roomTries, roomRevoked, roomsMissing)
-			if outFor(m) {
+			if outFor(m) || m.flags.Any(powersave.NodePowerDown) { // the bridge knows no better while one that it has replaced is to go once more
 				out++
 			}
 		}
 	}
-	if !old || out >= w.rolling[set] || w.now.Sub(w.backAt) < time.Minute { // a breaker may be open
+	if !old || out >= w.rolling[set] || !w.backAt.IsZero() || w.shortAt != [2]time.Time{} { // a breaker may wait for a probe
 		w.oldSince[n.index] = w.now
-	} else if w.smooth(latest(w.oldSince[n.index], w.changedAt), prompt) && w.now.Sub(latest(n.since, n.reasonAt)) > config.PollIdle+prompt {
+	} else if w.smooth(latest(w.oldSince[n.index], w.changedAt), 2*prompt) && w.now.Sub(latest(n.since, n.reasonAt)) > config.PollIdle+prompt {
 		w.breaks("stays outdated", "%s since %.3f", w.show(n), w.oldSince[n.index].Sub(start).Seconds())
 	}
 }
