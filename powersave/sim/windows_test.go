@@ -40,7 +40,7 @@ func (v window) String() string {
 
 // windowing is what becomes of the windows.
 type windowing struct {
-	opens     [2]*powersave.UpdateWindow // windows as the NodeSets have them; nil: none
+	openAt    [2]*powersave.UpdateWindow // windows as the NodeSets have them; nil: none
 	reserved  [2]reservation
 	looking   bool
 	refused   [2]string            // what the bridge was told last
@@ -57,12 +57,12 @@ type reservation struct {
 func (w *world) initWindows() {
 	for i, v := range w.windows {
 		if v.long > 0 {
-			w.opens[i] = &powersave.UpdateWindow{Schedule: v, Duration: v.long}
+			w.openAt[i] = &powersave.UpdateWindow{Schedule: v, Duration: v.long}
 		}
 	}
 }
 
-func (w *world) anyWindows() bool { return w.opens != [2]*powersave.UpdateWindow{} }
+func (w *world) anyWindows() bool { return w.openAt != [2]*powersave.UpdateWindow{} }
 
 // windowsIn is how often windows begin, or end, in that time.
 func (w *world) windowsIn(d time.Duration) (times int) {
@@ -76,7 +76,7 @@ func (w *world) windowsIn(d time.Duration) (times int) {
 
 // mayUpdateNow says that nodes of the NodeSet may be taken out for an update.
 func (w *world) mayUpdateNow(set int) bool {
-	v := w.opens[set]
+	v := w.openAt[set]
 	if v == nil {
 		return true
 	}
@@ -228,12 +228,12 @@ func (w *world) patrolOutdated(n *node, p *pod) {
 
 // patrolReserved looks whether the reservation has the nodes whose pods are outdated, and no others.
 func (w *world) patrolReserved(n *node, p *pod) {
-	if !n.ours() || w.opens[n.set()] == nil {
+	if !n.ours() || w.openAt[n.set()] == nil {
 		return
 	}
 	r := &w.reserved[n.set()]
 	in, odd := r.there && r.nodes[n.index], false
-	_, end, found := w.opens[n.set()].At(w.now)
+	_, end, found := w.openAt[n.set()].At(w.now)
 	switch {
 	case n.forgotten, !w.until[changeSets][0].IsZero() && n.set() == 1, w.any(badSet):
 	case in:

@@ -391,7 +391,7 @@ func (w *world) sets() []powersave.NodeSet {
 	set := func(i int, name string) powersave.NodeSet {
 		return powersave.NodeSet{
 			Name: name, UID: name, Nodes: setNodes[i], Strategy: w.strategy[i], UnschedulableGrace: grace, SpecGeneration: w.spec[i],
-			BackoffInitial: backoff, BackoffMax: 4 * backoff, AskForRoom: w.asks[i], Revision: w.revisionNow(), Rolling: w.strategyOf(i), Window: w.opens[i],
+			BackoffInitial: backoff, BackoffMax: 4 * backoff, AskForRoom: w.asks[i], Revision: w.revisionNow(), Rolling: w.strategyOf(i), Window: w.openAt[i],
 		}
 	}
 	sets := []powersave.NodeSet{set(0, setNames[0])}
