@@ -40,7 +40,7 @@ func TestFloor(t *testing.T) {
 			c.waitFloor(2, "Held")
 			set := c.nodeSet()
 			assert.EqualValues(t, 2, set.Status.Replicas)
-			assert.Equal(t, &v1alpha1.FloorStatus{Wanted: 2, Held: 2}, set.Status.Floor)
+			assert.Equal(t, &v1alpha1.FloorStatus{Wanted: 2, Held: 2, SuspendTimeSeconds: suspendTime}, set.Status.Floor)
 			for _, b := range c.status().Engine.History {
 				assert.Empty(t, b.Jobs, "no job asked for it")
 				assert.NotEmpty(t, b.Request, "Slurm did")
