@@ -248,17 +248,21 @@ func (w *world) act(a powersave.Action) {
 		}
 		w.mayBoot(n, a)
 		w.mayTry(n, a)
-		if a.Request == "" && n.pods == 0 {
+		if a.Request == "" && n.pods == 0 && w.replaced[n.index] != life { // else a boot that it has found goes on
 			w.mayFind(n, powersave.NodePoweringUp, "boots")
 		}
+		w.replaced[n.index] = 0
 		w.mayUseRoom(n, a)
 		n.creating++
 		w.call(w.delay(50*time.Millisecond, createSlow, n.index, 20*time.Second), func() { w.create(a, n, life) })
 	case powersave.DeletePod:
 		w.mayDelete(a)
 		n := w.node(a.Node)
-		if a.Why == "orphan" {
+		switch {
+		case a.Why == "orphan":
 			w.mayFind(n, powersave.NodePoweredDown, "removes the pod of")
+		case strings.HasPrefix(a.Why, "pod failed"):
+			w.replaced[n.index] = life
 		}
 		if a.Why == "no room on its offering" {
 			w.movesOn(n)
