@@ -249,7 +249,7 @@ func (e *Engine) askBacks() {
 		e.serial++
 		b.asking = e.serial
 		if !b.told {
-			e.do(TellJob{Job: b.job, Serial: b.asking, Reason: ReasonPrefix + b.verdict.String()})
+			e.do(TellJob{Job: b.job, Serial: b.asking, Reason: ReasonPrefix + b.verdict.String(), Taken: b.freed})
 			continue
 		}
 		e.do(HoldJob{Job: b.job, Serial: b.asking, Request: b.request, Delay: max(e.holdFor(b), b.notBefore.Sub(e.now))})

@@ -15,8 +15,13 @@ import (
 var backNoted = regexp.MustCompile(` \(attempt (\d+)(?:, (\d+) in a row in vain)?\)$`)
 
 // BackComment is the AdminComment that says why the job is given back, in the place of an earlier one of ours; what others wrote
-// stays before it. times is how often it has been given back in a row, this time included.
-func BackComment(j SlurmJob, reason string) (comment string, times int) {
+// stays before it. taken says that slurmctld has requeued the job already, and counted that. attempt is the start that came to nothing, times
+// how often the job has been given back in a row, this time included.
+func BackComment(j SlurmJob, reason string, taken bool) (comment string, attempt, times int) {
+	attempt = j.Restarts + 1
+	if taken || j.State.Has(JobPending) {
+		attempt = max(1, j.Restarts)
+	}
 	kept, _, _ := strings.Cut(j.AdminComment, ReasonPrefix)
 	if kept = strings.TrimSpace(kept); kept != "" && !strings.HasSuffix(kept, ";") {
 		kept += ";"
@@ -24,16 +29,16 @@ func BackComment(j SlurmJob, reason string) (comment string, times int) {
 	times = 1
 	switch restarts, before := noted(j); {
 	case before == 0:
-	case restarts == j.Restarts: // said again
+	case restarts+1 == attempt: // said again
 		times = before
-	case restarts+1 == j.Restarts:
+	case restarts+2 == attempt:
 		times = before + 1
 	}
-	note := fmt.Sprintf(" (attempt %d)", j.Restarts+1)
+	note := fmt.Sprintf(" (attempt %d)", attempt)
 	if times > 1 {
-		note = fmt.Sprintf(" (attempt %d, %d in a row in vain)", j.Restarts+1, times)
+		note = fmt.Sprintf(" (attempt %d, %d in a row in vain)", attempt, times)
 	}
-	return strings.TrimSpace(kept+" "+reason) + note, times
+	return strings.TrimSpace(kept+" "+reason) + note, attempt, times
 }
 
 // noted reads what BackComment wrote: at how many restarts the job was given back last, and how often in a row; times is 0 if it

@@ -1,6 +1,7 @@
 package powersave
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -28,12 +29,25 @@ func TestBackComment(t *testing.T) {
 		"too large numbers": {"slurmtide: image: y (attempt 99999999999999999999)", 1, "slurmtide: capacity: x (attempt 2)", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			comment, times := BackComment(SlurmJob{ID: 7, AdminComment: test.old, Restarts: test.restarts}, "slurmtide: capacity: x")
-			assert.Equal(t, test.want, comment)
-			assert.Equal(t, test.times, times)
-			again, times := BackComment(SlurmJob{ID: 7, AdminComment: comment, Restarts: test.restarts}, "slurmtide: capacity: x")
-			assert.Equal(t, test.want, again)
-			assert.Equal(t, test.times, times)
+			job := SlurmJob{ID: 7, State: JobRunning | JobConfiguring, AdminComment: test.old, Restarts: test.restarts}
+			for _, how := range []struct {
+				what  string
+				state JobState
+				more  int
+				taken bool
+			}{
+				{what: "it has its nodes"}, {what: "said again"}, {"slurmctld has requeued it", JobPending | JobCompleting, 1, true},
+				{"somebody has", JobPending, 1, false}, {"and it starts anew", JobRunning | JobConfiguring, 1, true},
+			} {
+				if job.State, job.Restarts = cmp.Or(how.state, job.State), test.restarts+how.more; how.what != "said again" {
+					job.AdminComment = test.old
+				}
+				comment, attempt, times := BackComment(job, "slurmtide: capacity: x", how.taken)
+				assert.Equal(t, test.want, comment, how.what)
+				assert.Equal(t, test.restarts+1, attempt, how.what)
+				assert.Equal(t, test.times, times, how.what)
+				job.AdminComment = comment
+			}
 		})
 	}
 }

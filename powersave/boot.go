@@ -123,9 +123,9 @@ func (e *Engine) failBoot(n *node) {
 		e.breakers.ProbeGone(*a)
 	}
 	if given == nil {
-		e.part(n, jobs)
+		e.part(n, jobs, n.name+" did not boot")
 	} else {
-		e.part(n, n.lateComers()) // whom slurmctld has taken off it along with those that are given back
+		e.part(n, n.lateComers(), n.name+" did not boot") // whom slurmctld has taken off it along with those that are given back
 	}
 	e.dropBoot(n, false)
 	if given != nil {
@@ -154,6 +154,9 @@ func (e *Engine) decideBoot(n *node) {
 			// Slurm gave the boot up. A pod that exists is left to the two sightings of an orphan.
 			e.note(Info, n, b.request(), "Slurm shows "+state.String()+": the boot is given up")
 			n.failed = b.story(n)
+			if state.Any(NodePoweredDown) && tookTooLong(n.slurm.Reason) && b.known(n) {
+				e.timesOut(n, n.readAt)
+			}
 			e.failBoot(n)
 			e.decideSettled(n)
 			return

@@ -102,7 +102,7 @@ type JobTold struct {
 	Interactive bool
 	// Times is how often the job has been given back in a row, this time included, says its record; 0: unknown.
 	Times int
-	// Attempt is how often slurmctld has started the job, says its record; 0: unknown.
+	// Attempt is which start of the job the record has been told of; 0: unknown.
 	Attempt int
 	// Parts are the components of the het job that it is part of, the leader first; none if it is not.
 	Parts []JobPart
@@ -210,6 +210,7 @@ type TellJob struct {
 	Job    uint32
 	Serial int
 	Reason string
+	Taken  bool // slurmctld has taken it off its nodes already
 }
 
 // HoldJob asks for a job that was taken off its nodes not to start before Delay has passed. Answered by JobHeld.

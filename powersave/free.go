@@ -1,8 +1,6 @@
 package powersave
 
 import (
-	"strings"
-
 	"github.com/slurmtide/slurmtide/powersave/spool"
 )
 
@@ -16,7 +14,7 @@ func (o *off) needsUpdate(n *node) bool {
 	}
 	if o.kind == spool.KindResumeFail {
 		// Anything else was written by someone who knows more.
-		return strings.HasPrefix(n.slurm.Reason, timedOut)
+		return tookTooLong(n.slurm.Reason)
 	}
 	// SuspendTimeout frees the name as well; better that than to take back what somebody decided.
 	return n.slurm.State.Any(NodePoweringDown) &&

@@ -228,19 +228,8 @@ func (g *gang) youngerThan(o *gang) bool {
 func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 	e.failed(culprit, v)
 	jobs = e.withSiblings(jobs)
-	b := culprit.boot
 	others := sharedBeyond(culprit, jobs)
-	failed := BootFailed{
-		Node: culprit.name, NodeSet: culprit.set, Offering: e.offeringOf(culprit), UID: b.uid, Request: b.request(), Jobs: jobs, Verdict: v,
-	}
-	if r := b.release; r != nil && !r.culprit && r.verdict == v { // it is another's
-		failed.Offering, failed.UID = "", ""
-	}
-	e.do(failed)
-	e.note(Warn, culprit, b.request(), v.String())
-	for _, id := range jobs {
-		e.sendBack(id, v, e.breakers.Look(e.now, e.sets[culprit.set], nil).Until)
-	}
+	e.tellWhy(culprit, jobs, v)
 	if !others {
 		e.release(culprit, v, v.String(), jobs)
 	}
@@ -274,6 +263,22 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 		if len(g.nodes) == 0 {
 			e.dropGang(id)
 		}
+	}
+}
+
+// tellWhy tells the world, and the jobs, why culprit does not boot.
+func (e *Engine) tellWhy(culprit *node, jobs []uint32, v Verdict) {
+	b := culprit.boot
+	failed := BootFailed{
+		Node: culprit.name, NodeSet: culprit.set, Offering: e.offeringOf(culprit), UID: b.uid, Request: b.request(), Jobs: jobs, Verdict: v,
+	}
+	if r := b.release; r != nil && !r.culprit && r.verdict == v { // it is another's
+		failed.Offering, failed.UID = "", ""
+	}
+	e.do(failed)
+	e.note(Warn, culprit, b.request(), v.String())
+	for _, id := range jobs {
+		e.sendBack(id, v, e.breakers.Look(e.now, e.sets[culprit.set], nil).Until)
 	}
 }
 

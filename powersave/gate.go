@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -204,7 +203,7 @@ func (e *Engine) notifyUser(job uint32, reason string) (told bool) {
 func (n *node) allocatedAnew() bool {
 	s := n.slurm.State
 	return s.Has(NodePoweredDown) && s.Any(NodeAllocated|NodeMixed) && !s.Any(NodePoweringDown|NodeCompleting|NodeDown) &&
-		!strings.HasPrefix(n.slurm.Reason, timedOut)
+		!tookTooLong(n.slurm.Reason)
 }
 
 func (e *Engine) expireGates() {

@@ -99,10 +99,10 @@ func (e *Engine) decideOff(n *node) {
 		o.confirmed = true
 		setOnce(&o.times.Confirmed, e.now)
 		if n.boot != nil { // Slurm has ended it
-			if !n.boot.unsure {
+			if n.boot.known(n) {
 				n.failed = n.boot.story(n)
-				if o.kind == spool.KindResumeFail && n.boot.release == nil {
-					e.failed(n, e.late(n, 0))
+				if o.unbooted {
+					e.timesOut(n, o.gaveUpAt())
 				}
 			}
 			e.failBoot(n)

@@ -76,16 +76,16 @@ func (n *node) poweredUpSince(job uint32, asked time.Time) bool {
 	})
 }
 
-// part notes that slurmctld has taken n, which has not come up, from the jobs that waited for it. They have left their other nodes, too:
+// part notes that slurmctld has taken a node, which has not come up, from the jobs that waited for it, and why. They have left their other nodes, too:
 // those that are idle are let go, and the rest as Slurm shows that nobody has it. That is how the work of a bridge is finished that ended
 // while it gave a job back.
-func (e *Engine) part(n *node, jobs []uint32) {
+func (e *Engine) part(n *node, jobs []uint32, why string) {
 	if e.sets[n.set].Strategy == BestEffort {
 		return
 	}
 	for _, id := range e.withSiblings(jobs) {
 		if g := e.gangs[id]; g != nil {
-			g.parted = fmt.Sprintf("job %d given back: %s did not boot", id, n.name)
+			g.parted = fmt.Sprintf("job %d given back: %s", id, why)
 			g.up = slices.DeleteFunc(g.up, func(name string) bool { return !e.nodes[name].slurm.State.Any(NodeIdle) })
 			e.powerDown(g, g.parted)
 		}

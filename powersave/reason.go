@@ -9,6 +9,9 @@ func mayWrite(reason string) bool {
 	return (said == "" || strings.HasPrefix(said, ReasonPrefix) || strings.HasPrefix(said, timedOut)) && (!more || ofBoots(added))
 }
 
+// tookTooLong says that slurmctld has given a boot up at ResumeTimeout, and nobody else has spoken.
+func tookTooLong(reason string) bool { return mayWrite(reason) && strings.Contains(reason, timedOut) }
+
 // addedAfter stands before what slurmctld adds to the reason that a node has (node_mgr.c set_node_reason).
 const addedAfter = " : "
 

@@ -481,7 +481,11 @@ func describe(a powersave.Action) string {
 		}
 		return s
 	case powersave.TellJob:
-		return fmt.Sprintf("tell job %d: %s", a.Job, a.Reason)
+		s := fmt.Sprintf("tell job %d: %s", a.Job, a.Reason)
+		if a.Taken {
+			s += " (taken)"
+		}
+		return s
 	case powersave.HoldJob:
 		return fmt.Sprintf("hold job %d for %s", a.Job, a.Delay.Round(time.Second))
 	case powersave.ReadBacks:

@@ -21,12 +21,12 @@ func (b *Bridge) tellJob(ctx context.Context, a powersave.TellJob) powersave.Eve
 	told := powersave.JobTold{Job: a.Job, Serial: a.Serial}
 	slices.SortStableFunc(jobs, func(i, j powersave.SlurmJob) int { return cmp.Compare(i.HetOffset, j.HetOffset) })
 	for _, j := range jobs {
-		text, times := powersave.BackComment(j, a.Reason)
+		text, attempt, times := powersave.BackComment(j, a.Reason, a.Taken)
 		if err == nil && !j.State.Ended() {
 			err = b.updateJob(ctx, powersave.JobUpdate{ID: j.ID, AdminComment: &text})
 		}
 		if j.ID == a.Job {
-			told.Interactive, told.Times, told.Attempt = !j.Batch, times, j.Restarts+1
+			told.Interactive, told.Times, told.Attempt = !j.Batch, times, attempt
 		}
 		if j.HetJobID != 0 {
 			told.Parts = append(told.Parts, powersave.JobPart{Job: j.ID, Nodes: j.Nodes})

@@ -59,6 +59,48 @@ func TestJobIsGivenBackWhole(t *testing.T) {
 	})
 }
 
+// slurmctld gives a boot up at ResumeTimeout, and requeues the job: what has come to nothing is told to everybody all the same.
+func TestJobIsRequeuedAtResumeTimeout(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.jobs = map[uint32]powersave.SlurmJob{
+			7: {ID: 7, State: powersave.JobRunning | powersave.JobConfiguring, Restarts: 1, AdminComment: "slurmtide: capacity: x (attempt 1)"},
+		}
+		registry := prometheus.NewRegistry()
+		b, stop := w.startWith(t, dir, Config{Slurm: w, Kubernetes: w, Engine: powersave.Config{Alone: true}, Metrics: NewMetrics(registry)})
+		defer stop()
+		pass(time.Second)
+		w.set(booting, "cpu-0")
+		w.set(booting|powersave.NodeNotResponding, "cpu-1") // which does not register
+		submit(t, dir, spool.KindResume, "cpu-[0-1]", jobFile)
+		b.Poked()
+		pass(time.Minute)
+
+		w.set(powersave.NodeDown|powersave.NodeCloud|powersave.NodePoweredDown, "cpu-1")
+		w.set(powersave.NodeIdle|powersave.NodeCloud, "cpu-0")
+		w.look(func() {
+			w.reasons = map[string]string{"cpu-1": "ResumeTimeout reached"}
+			j := w.jobs[7]
+			j.State, j.Restarts = powersave.JobPending, 2
+			w.jobs[7] = j
+		})
+		submit(t, dir, spool.KindResumeFail, "cpu-1", "")
+		b.Poked()
+		pass(5 * time.Second)
+		w.look(func() {
+			const why = "bootstrap: not up after ResumeTimeout: slurmd did not register"
+			assert.Contains(t, w.log, `job 7, admin comment "slurmtide: `+why+` (attempt 2, 2 in a row in vain)"`)
+			assert.Contains(t, w.log, "power_down cpu-0 slurmtide: job 7 given back: cpu-1: "+why)
+			assert.Contains(t, w.log, "update of cpu-1 slurmtide: boot failed: slurmd did not register")
+			assert.True(t, slices.ContainsFunc(w.log, func(s string) bool { return strings.HasPrefix(s, "job 7, begin ") }), "%s", w.log)
+			assert.Equal(t, []string{"cpu cpu-1 BootFailed node cpu-1: " + why + " (jobs given back: 7)"}, w.warnings)
+		})
+		assert.Equal(t, map[string]float64{"class=bootstrap nodeset=cpu": 1}, samples(t, registry, "slurmtide_boot_failures_total"))
+	})
+}
+
 // A bridge that was killed before it held a job off finds it when it is back, and goes on counting.
 func TestJobGivenBackBeforeRestartRests(t *testing.T) {
 	const vain = "slurmtide: capacity: Unschedulable (attempt 3, 3 in a row in vain)"

@@ -42,7 +42,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		boots: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_boots_total", Help: "Boots whose slurmd registered."}, []string{"nodeset"}),
 		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_boot_failures_total", Help: "Boots given up before ResumeTimeout, by the class of the reason."}, []string{"nodeset", "class"}),
+			Name: "slurmtide_boot_failures_total", Help: "Boots that came to nothing, by the class of the reason."}, []string{"nodeset", "class"}),
 		gateWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "slurmtide_gate_wait_seconds", Help: "Time a start-gate waited.", Buckets: seconds}, []string{"ready"}),
 		podCalls: prometheus.NewCounterVec(prometheus.CounterOpts{

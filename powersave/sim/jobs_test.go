@@ -60,6 +60,8 @@ type slurmJob struct {
 	backAt    time.Time
 	backLife  int // the bridge's life that gave it back; 0: none
 	requeued  time.Time
+	lateRun   int // restarts when slurmctld last requeued it at ResumeTimeout of a node that the bridge, in its life lateLife, boots for it
+	lateLife  int
 	heldRun   int // restarts when it was last held
 	holds     int // it was held without having started since, in the bridge's life holdLife
 	holdLife  int
@@ -87,6 +89,15 @@ func (w *world) submit(st step) *slurmJob {
 		}
 	}
 	return w.jobs[first]
+}
+
+// shown is the state that slurmrestd shows.
+func (j *slurmJob) shown() powersave.JobState {
+	s := [...]powersave.JobState{powersave.JobPending, powersave.JobRunning | powersave.JobConfiguring, powersave.JobRunning, powersave.JobCompleted}[j.state]
+	if j.completing {
+		s |= powersave.JobCompleting
+	}
+	return s
 }
 
 // leader is what the gates of a het job know it by.
@@ -319,14 +330,17 @@ func (w *world) tellJob(a powersave.TellJob, life int) {
 	case j.state != over:
 		for _, p := range j.parts { // as the bridge does it
 			if p.state != over {
-				p.comment, p.times = powersave.BackComment(powersave.SlurmJob{AdminComment: p.comment, Restarts: p.restarts}, a.Reason)
-				p.toldRun = p.restarts + 1
+				record := powersave.SlurmJob{AdminComment: p.comment, Restarts: p.restarts, State: p.shown()}
+				p.comment, p.toldRun, p.times = powersave.BackComment(record, a.Reason, a.Taken)
+			}
+			if p == j {
+				answer.Attempt = p.toldRun
 			}
 			if j.opts&het != 0 {
 				answer.Parts = append(answer.Parts, powersave.JobPart{Job: p.id, Nodes: slices.Collect(hostlist(p.nodes).All())})
 			}
 		}
-		answer.Interactive, answer.Times, answer.Attempt = j.opts&stays != 0, j.times, j.restarts+1
+		answer.Interactive, answer.Times = j.opts&stays != 0, j.times
 	}
 	w.answerJob(life, tellSlow, answer)
 }
@@ -341,18 +355,9 @@ func (w *world) readBacks(life int) {
 		var jobs []powersave.SlurmJob
 		for _, j := range w.jobs {
 			o := powersave.SlurmJob{ID: j.id, AdminComment: j.comment, Restarts: j.restarts, Submitted: j.requeued, Begin: j.begin}
-			switch j.state {
-			case pending:
-				o.State = powersave.JobPending
-			case configuring:
-				o.State = powersave.JobRunning | powersave.JobConfiguring
-			default:
-				continue
+			if o.State = j.shown(); o.State.Any(powersave.JobPending | powersave.JobConfiguring) {
+				jobs = append(jobs, o)
 			}
-			if j.completing {
-				o.State |= powersave.JobCompleting
-			}
-			jobs = append(jobs, o)
 		}
 		w.tellLife(life, w.delay(5*time.Millisecond, readSlow, 3, 4*time.Second), powersave.BacksRead{Jobs: powersave.JobsBack(jobs, w.now)})
 	})

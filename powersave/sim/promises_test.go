@@ -183,7 +183,8 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 	if a.Verdict.Trouble == powersave.TroubleNone || a.Verdict.Reason == "" {
 		w.breaks("gives no reason", "verdict on %s: %q", a.Node, a.Verdict)
 	}
-	told := a.Verdict.Trouble == powersave.TroubleRefused || strings.Contains(a.Verdict.Reason, apartErr) // by Slurm, or by an answer
+	timedOut := !w.node(a.Node).downSince.IsZero() && strings.HasPrefix(a.Verdict.Reason, "not up after ResumeTimeout")
+	told := a.Verdict.Trouble == powersave.TroubleRefused || timedOut || strings.Contains(a.Verdict.Reason, apartErr) // by Slurm, or by an answer
 	if w.blind && !told && !w.blamed(w.node(a.Node)) {
 		w.breaks("gives a boot up unread", "%s: %s", a.Node, a.Verdict)
 	}
@@ -335,6 +336,9 @@ func (w *world) sharp() bool {
 func (w *world) deadline(j *slurmJob) (d time.Duration) {
 	for _, n := range j.nodes {
 		of := resumeTimeout - 5*time.Second
+		if w.untold {
+			of = resumeTimeout
+		}
 		switch own := w.schedule.deadline; {
 		case n.set() != 1 || !n.ours() || own == 0:
 		case w.until[changeSets][0].IsZero():
@@ -367,6 +371,8 @@ func (w *world) patrolJob(j *slurmJob) {
 		w.breaks("gate stays", "job %d, which was requeued", j.id)
 	case j.state == pending && j.backLife != 0 && !w.rests(j) && w.smooth(j.backAt, prompt):
 		w.breaks("does not rest", "job %d, given back at %.3f", j.id, j.backAt.Sub(start).Seconds())
+	case j.state == pending && j.lateRun == j.restarts && j.lateLife == w.life && j.toldRun != j.restarts && j.tellErrs == 0 && w.smooth(j.requeued, prompt):
+		w.breaks("is not told why", "job %d, requeued at ResumeTimeout, at %.3f", j.id, j.requeued.Sub(start).Seconds())
 	case j.state == configuring && alone && !j.unheard && !j.reported.IsZero() && w.smooth(j.reported, w.deadline(j)+prompt/3):
 		w.breaks("gang waits", "job %d since %.3f: %s", j.id, j.reported.Sub(start).Seconds(), w.picture())
 	}

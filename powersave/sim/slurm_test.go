@@ -272,7 +272,11 @@ func (w *world) timeout(n *node) {
 	w.doubtAll(n) // what ResumeFailProgram tells counts, too
 	n.say("ResumeTimeout reached", w.now)
 	for _, j := range slices.Clone(n.jobs) {
+		heard := j.state == configuring && n.ours() && w.knows(j) && w.engine != nil && w.lifeAt.Before(j.asked)
 		w.kill(j, false)
+		if heard {
+			j.lateRun, j.lateLife = j.restarts, w.life
+		}
 		if j.gate != 0 {
 			n.cleaning = j
 		}

@@ -33,7 +33,9 @@ func (w *world) program(kind spool.Kind, nodes []*node) {
 		r.epochs[n.index] = n.epoch
 	}
 	if kind == spool.KindResume {
-		r.ResumeTimeout = resumeTimeout
+		if !w.untold {
+			r.ResumeTimeout = resumeTimeout
+		}
 		for _, j := range w.jobs {
 			if j.state == configuring && slices.ContainsFunc(j.nodes, func(n *node) bool { return slices.Contains(nodes, n) }) {
 				r.Jobs = append(r.Jobs, powersave.Job{ID: j.id, Nodes: hostlist(j.nodes)})

@@ -1,0 +1,80 @@
+package powersave
+
+import (
+	"slices"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave/spool"
+)
+
+// slurmctld gives a boot up at ResumeTimeout where our own deadline has not come before: the bridge was away, Kubernetes could not be read, or
+// spec.boot.deadline is longer. The jobs are off the node then, and are told as those that we give back.
+
+// known says that the boot in hand is the one that has just ended, or that its pod tells of.
+func (b *boot) known(n *node) bool { return !b.unsure || n.pod != nil && !n.outdated() }
+
+// timesOut tells why slurmctld had to give the boot in hand of n up, at the earliest at that time. What a deadline of ours has told is not
+// told once more. The boot ends next; the other nodes of its jobs boot for nobody.
+func (e *Engine) timesOut(n *node, since time.Time) {
+	b := n.boot
+	if n.pod != nil {
+		b.observe(n.pod, e.now)
+	}
+	jobs, v := slices.Clone(n.jobs), e.late(n, 0)
+	switch r := b.release; {
+	case r != nil:
+		jobs, v = n.lateComers(), r.verdict
+	case len(jobs) == 0 && b.anothers(): // who has its request tells
+		return
+	default:
+		v.Reason = "not up after ResumeTimeout: " + v.Reason
+	}
+	for _, g := range e.gates { // a job that got it just before
+		if slices.Contains(g.nodes, n) && n.readSince(g.read) && !n.allocatedAnew() && !slices.Contains(jobs, g.job) && e.backOf(g.job) == nil {
+			jobs = append(jobs, g.job)
+		}
+	}
+	if b.release != nil && len(jobs) == 0 {
+		return
+	}
+	jobs = e.withSiblings(jobs)
+	e.tellWhy(n, jobs, v)
+	if b.release == nil && !e.blind { // else it may have fared better than is known
+		e.failed(n, v)
+	}
+	for _, o := range e.backs {
+		if slices.Contains(jobs, o.job) && !o.freed {
+			o.freed, o.freedAt = true, since
+			e.loses(o.job, backReason(o.job, n.name, v))
+		}
+	}
+	e.endGates(jobs, v.String())
+	for _, id := range jobs {
+		if g := e.gangs[id]; g != nil && e.sets[n.set].Strategy != BestEffort {
+			e.powerDown(g, backReason(id, n.name, v))
+		}
+	}
+	e.part(n, jobs, n.name+": "+v.String())
+	for _, id := range jobs {
+		g := e.gangs[id]
+		if g == nil {
+			continue
+		}
+		g.rest = nil
+		for _, name := range slices.Clone(g.nodes) {
+			if m := e.nodes[name]; m != n && m.boot.release == nil {
+				e.leave(m, id)
+			}
+		}
+	}
+}
+
+// gaveUpAt is when slurmctld gave the boot up, as the newest ResumeFailProgram says.
+func (o *off) gaveUpAt() (at time.Time) {
+	for _, r := range o.requests {
+		if r.Kind == spool.KindResumeFail {
+			at = later(at, r.Started)
+		}
+	}
+	return at
+}
