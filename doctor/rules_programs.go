@@ -132,6 +132,9 @@ func (f *Facts) named() []slurmconf.Setting {
 				program, _ := action.Field("Program")
 				s = slurmconf.Setting{Key: s.Key, Value: program.Value, Position: action.Position}
 			}
+			if words := strings.Fields(s.Value); f.Version.Major >= 26 && len(words) > 0 { // arguments may follow: power_action.c power_action_create
+				s.Value = words[0]
+			}
 			all = append(all, s)
 		}
 	}
@@ -144,7 +147,7 @@ func (f *Facts) named() []slurmconf.Setting {
 // action is a PowerAction of slurm.conf (26.05).
 func (f *Facts) action(name string) (slurmconf.Setting, bool) {
 	actions := f.Slurm.All("PowerAction")
-	i := slices.IndexFunc(actions, func(s slurmconf.Setting) bool { return s.Value == name })
+	i := slices.IndexFunc(actions, func(s slurmconf.Setting) bool { return strings.EqualFold(s.Value, name) })
 	if i < 0 {
 		return slurmconf.Setting{}, false
 	}

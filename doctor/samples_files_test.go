@@ -11,8 +11,10 @@ var textSamples = map[string]samplesOf{
 				want: []string{`cgroup.conf:1:1: error: "CgroupPlugn" is no key of cgroup.conf in Slurm 26.05; is CgroupPlugin meant?`}},
 			"of another version": {version: "24.11", with: "PowerAction=a Program=/a", byHand: true,
 				want: []string{`slurm.conf:28:1: error: Slurm 24.11 does not know PowerAction yet; remove it, or use a Slurm that has it`}},
+			"a PowerAction without its place": {with: "PowerAction=a Program=/a", byHand: true,
+				want: []string{`slurm.conf:28:1: error: PowerAction "a" has no Location, and slurmctld does not start with it; add Location=slurmctld, or Location=slurmd`}},
 		},
-		good: map[string]sample{"clean": {}, "of this version": {with: "PowerAction=a Program=/a"}},
+		good: map[string]sample{"clean": {}, "of this version": {with: "PowerAction=a Program=/a Location=slurmd"}},
 	},
 	"misread": {
 		bad: map[string]sample{
@@ -69,10 +71,10 @@ var programSamples = map[string]samplesOf{
 		bad: map[string]sample{
 			"relative": {with: "ResumeProgram=resume", byHand: true,
 				want: []string{`slurm.conf:27:1: error: ResumeProgram is "resume", which is no absolute path; set ResumeProgram to an absolute path, such as /opt/slurmtide/…`}},
-			"of a PowerAction": {with: "ResumeProgram=up\nPowerAction=up Program=bin/resume", byHand: true,
+			"of a PowerAction": {with: "ResumeProgram=Up\nPowerAction=up Program=bin/resume Location=slurmd", byHand: true,
 				want: []string{`slurm.conf:28:1: error: ResumeProgram is "bin/resume", which is no absolute path; set ResumeProgram to an absolute path, such as /opt/slurmtide/…`}},
 		},
-		good: map[string]sample{"a PowerAction": {with: "ResumeProgram=up\nPowerAction=up Program=/opt/slurmtide/resume"}},
+		good: map[string]sample{"a PowerAction": {with: "ResumeProgram=up\nPowerAction=up Program=/opt/slurmtide/resume Location=slurmctld"}},
 	},
 	"programs-mixed-up": {
 		bad: map[string]sample{"exchanged": {with: "ResumeProgram=/opt/slurmtide/suspend\nSuspendProgram=/opt/slurmtide/resume", byHand: true, want: []string{

@@ -205,6 +205,8 @@ func (k *checker) record(one option, s Setting) {
 		if !strings.EqualFold(s.Value, "DEFAULT") {
 			k.partition(s)
 		}
+	case "PowerAction":
+		k.powerAction(s)
 	case "SlurmctldHost":
 		if _, err := parseHost(s); err != nil {
 			k.fail(s.ValuePosition, "write name or name(address)", "SlurmctldHost=%s", quoteShort(s.Value))

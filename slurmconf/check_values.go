@@ -72,6 +72,27 @@ func (k *checker) partition(s Setting) {
 	}
 }
 
+// powerAction checks what slurmctld wants of one. Source: _parse_power_action, power_action_valid_prog.
+func (k *checker) powerAction(s Setting) {
+	const where = "add Location=slurmctld, or Location=slurmd"
+	location, ok := s.Field("Location")
+	if !ok || location.Value == "" {
+		k.fail(s.Position, where, "PowerAction %s has no Location, and slurmctld does not start with it", quoteShort(s.Value))
+		return
+	}
+	if !strings.EqualFold(location.Value, "slurmctld") && !strings.EqualFold(location.Value, "slurmd") {
+		k.fail(location.ValuePosition, "write slurmctld or slurmd", "Location=%s", quoteShort(location.Value))
+		return
+	}
+	program, _ := s.Field("Program")
+	switch words := strings.Fields(program.Value); {
+	case len(words) == 0:
+		k.fail(s.Position, "add Program=<path>", "PowerAction %s has no Program, and slurmctld does not start with it", quoteShort(s.Value))
+	case strings.EqualFold(location.Value, "slurmctld") && !strings.HasPrefix(words[0], "/"):
+		k.fail(program.ValuePosition, "write an absolute path", "slurmctld does not start with Program=%s, which is no absolute path", quoteShort(words[0]))
+	}
+}
+
 func hasAnyPrefix(s string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return len(s) >= len(p) && strings.EqualFold(s[:len(p)], p) })
 }

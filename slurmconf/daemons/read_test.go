@@ -194,6 +194,11 @@ func TestSlurmctldRefusesWhatWeRefuse(t *testing.T) {
 		"CPU and core":    {base + nodes + "SelectTypeParameters=CR_CPU,CR_ONE_TASK_PER_CORE\n", true},
 		"state":           {base + nodes + "PartitionName=q Nodes=n State=on\n", true},
 		"part's select":   {base + nodes + "PartitionName=q Nodes=n SelectTypeParameters=CR_CPU\n", true},
+		"action":          {base + nodes + "PowerAction=a Program=/usr/bin/true Location=Slurmctld\n", old},
+		"action's place":  {base + nodes + "PowerAction=a Program=/usr/bin/true\n", true},
+		"action's places": {base + nodes + "PowerAction=a Program=/usr/bin/true Location=here\n", true},
+		"action alone":    {base + nodes + "PowerAction=a Location=slurmd\n", true},
+		"action's path":   {base + nodes + "PowerAction=a Program=true Location=slurmctld\n", true},
 		"became defunct":  {base + nodes + "GetEnvTimeout=x\n", old},
 	}
 	for name, test := range tests {
