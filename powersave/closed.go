@@ -1,6 +1,7 @@
 package powersave
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,8 +33,7 @@ func (e *Engine) closeSets() {
 	}
 	e.closedBy, e.closedUntil = e.breakers.changes, e.breakers.until(e.now)
 	now := map[string]closing{}
-	for _, name := range slices.Sorted(maps.Keys(e.sets)) {
-		set := e.sets[name]
+	for name, set := range e.sets {
 		choice := e.breakers.Look(e.now, set, nil)
 		if choice.OK || choice.Soon || set.Problem != "" {
 			continue
@@ -47,41 +47,50 @@ func (e *Engine) closeSets() {
 	if maps.Equal(now, e.closed) && !fresh && !e.closedAgain {
 		return
 	}
-	var updates []NodeUpdate
-	var nodes []*node
-	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
-		n := e.nodes[name]
-		c, closed := now[n.set]
-		if !closed && n.closed.until.After(e.now) {
-			c, closed = n.closed, true
+	var nodes []*node // few, if any
+	for _, n := range e.nodes {
+		if state, _ := e.closeUpdate(n, now); state != StateNone {
+			nodes = append(nodes, n)
 		}
-		state := n.slurm.State
-		off := n.pod == nil && state.Has(NodePoweredDown) && !state.Any(inUse|NodePoweringUp|NodePowerUp|NodePoweringDown|NodeReserved)
-		up := n.alive() && n.pod.Phase != PodTerminating && serving(state) && !state.Any(NodeDown|NodeFail|NodeInvalidReg) // somebody tried it, by hand
-		switch {
-		case n.set == "" || n.read == 0 || n.missing || n.closing || n.boot != nil || n.off != nil || !off && !up:
-			continue
-		case closed && off && !state.Any(judged) && mayWrite(n.slurm.Reason):
-			updates = merge(updates, NodeUpdate{State: StateDrain, Reason: c.reason}, name)
-		case !closed && state.Any(NodeDrain) && n.slurm.drainedFor(closedPrefix):
-			// One that is DOWN, too, was set DOWN by somebody just before it was drained: that is not ours to take back at once, see heal.
-			updates = merge(updates, NodeUpdate{State: StateUndrain}, name)
-		default:
-			continue
-		}
-		nodes = append(nodes, n)
 	}
 	if len(nodes) > 0 && e.now.Sub(e.reads.complete) > actOn {
 		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // somebody may have drained them since; releases come first
 		return
 	}
 	e.closed, e.closedRead, e.closedAgain = now, e.reads.complete, false
+	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.name, b.name) })
+	var updates []NodeUpdate
 	for _, n := range nodes {
+		state, reason := e.closeUpdate(n, now)
+		updates = merge(updates, NodeUpdate{State: state, Reason: reason}, n.name)
 		n.closing = true
 	}
 	for _, u := range updates {
 		e.do(UpdateNodes{u})
 	}
+}
+
+// closeUpdate is what n asks for when these NodeSets are closed.
+func (e *Engine) closeUpdate(n *node, now map[string]closing) (u StateChange, reason string) {
+	if n.set == "" || n.read == 0 || n.missing || n.closing || n.boot != nil || n.off != nil {
+		return StateNone, ""
+	}
+	c, closed := now[n.set]
+	if !closed && n.closed.until.After(e.now) {
+		c, closed = n.closed, true
+	}
+	state := n.slurm.State
+	off := n.pod == nil && state.Has(NodePoweredDown) && !state.Any(inUse|NodePoweringUp|NodePowerUp|NodePoweringDown|NodeReserved)
+	up := n.alive() && n.pod.Phase != PodTerminating && serving(state) && !state.Any(NodeDown|NodeFail|NodeInvalidReg) // somebody tried it, by hand
+	switch {
+	case !off && !up:
+	case closed && off && !state.Any(judged) && mayWrite(n.slurm.Reason):
+		return StateDrain, c.reason
+	case !closed && state.Any(NodeDrain) && n.slurm.drainedFor(closedPrefix):
+		// One that is DOWN, too, was set DOWN by somebody just before it was drained: that is not ours to take back at once, see heal.
+		return StateUndrain, ""
+	}
+	return StateNone, ""
 }
 
 // closeNode takes a node out of Slurm's choice for a while because it alone cannot boot: somebody else's pod has its name, for

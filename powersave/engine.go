@@ -295,15 +295,12 @@ func (e *Engine) node(name string) *node {
 
 // setOf names the NodeSet that owns a node: a usable one before one with a problem.
 func (e *Engine) setOf(name string) string {
-	owner := ""
-	for _, s := range slices.Sorted(maps.Keys(e.sets)) {
-		if !e.sets[s].Nodes.Contains(name) {
-			continue
+	owner, usable := "", false
+	for s := range e.sets { // in whatever order: a sorted list for every new node costs more
+		ok := e.sets[s].Problem == ""
+		if better := owner == "" || ok && !usable || ok == usable && s < owner; better && e.sets[s].Nodes.Contains(name) {
+			owner, usable = s, ok
 		}
-		if e.sets[s].Problem == "" {
-			return s
-		}
-		owner = cmp.Or(owner, s)
 	}
 	return owner
 }
@@ -321,8 +318,10 @@ func (e *Engine) accept(r Request) {
 		e.finish(req)
 		return
 	}
+	nodes := make([]*node, 0, r.Nodes.Len())
 	for name := range r.Nodes.All() {
 		n := e.node(name)
+		nodes = append(nodes, n)
 		switch r.Kind {
 		case spool.KindResume:
 			e.orderBoot(n, req)
@@ -333,8 +332,8 @@ func (e *Engine) accept(r Request) {
 			e.settled(req)
 		}
 	}
-	for name := range r.Nodes.All() {
-		if n := e.node(name); n.boot != nil {
+	for _, n := range nodes {
+		if n.boot != nil {
 			for _, id := range slices.Clone(n.jobs) {
 				if g := e.gangs[id]; g != nil && n.poweredUpSince(id, g.asked) {
 					e.leave(n, id)
@@ -347,8 +346,8 @@ func (e *Engine) accept(r Request) {
 	}
 	e.joinRest()
 	e.joinGates()
-	for name := range r.Nodes.All() {
-		e.decide(e.node(name))
+	for _, n := range nodes {
+		e.decide(n)
 	}
 }
 

@@ -209,7 +209,7 @@ func (e *Engine) tend(n *node) {
 	if lost && n.works() {
 		e.do(JobsLost{Node: n.name, NodeSet: n.set, Why: why})
 	}
-	c.update = &u
+	c.update = &NodeUpdate{State: u.State, Reason: u.Reason}
 	e.tending = append(e.tending, n)
 }
 

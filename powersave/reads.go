@@ -114,9 +114,14 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 	}
 	e.reads.answered(e.now, ev)
 	whole := ev.Complete && e.podsRead && e.setsRead && !e.blind
-	seen := make(map[string]bool, len(ev.Nodes))
+	var seen map[string]bool
+	if ev.Complete {
+		seen = make(map[string]bool, len(ev.Nodes))
+	}
 	for _, s := range ev.Nodes {
-		seen[s.Name] = true
+		if ev.Complete {
+			seen[s.Name] = true
+		}
 		n, known := e.nodes[s.Name]
 		if !known { // not of any NodeSet, and in no request
 			continue

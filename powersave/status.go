@@ -2,6 +2,7 @@ package powersave
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -152,12 +153,15 @@ func (e *Engine) Counts() []NodeSetCounts {
 	if !e.setsRead {
 		return nil
 	}
-	counts := map[string]*NodeSetCounts{}
-	for name, s := range e.sets {
-		counts[name] = &NodeSetCounts{
+	list := make([]NodeSetCounts, len(e.sets))
+	counts := make(map[string]*NodeSetCounts, len(list))
+	for i, name := range slices.Sorted(maps.Keys(e.sets)) {
+		s := e.sets[name]
+		list[i] = NodeSetCounts{
 			Name: name, Generation: s.SpecGeneration, Nodes: s.Nodes.Len(), Problem: s.Problem, Stale: e.Unread(),
 			Breakers: e.breakers.Snapshot(name), BootTimes: e.bootTimes[name],
 		}
+		counts[name] = &list[i]
 	}
 	for _, n := range e.nodes {
 		c := counts[n.set]
@@ -194,11 +198,6 @@ func (e *Engine) Counts() []NodeSetCounts {
 	}
 	e.floorCounts(counts)
 	e.updateCounts(counts)
-	list := make([]NodeSetCounts, 0, len(counts))
-	for _, c := range counts {
-		list = append(list, *c)
-	}
-	slices.SortFunc(list, func(a, b NodeSetCounts) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }
 

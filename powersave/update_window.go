@@ -111,9 +111,11 @@ const windowSlack = time.Minute
 // seeReserved takes in whether the node is in maintenance through the reservation for an update. It stays so, whatever is wanted since,
 // until slurmctld shows otherwise. Such a node serves, but for new jobs: a floor that powered up others in its place would double the hosts.
 func (e *Engine) seeReserved(n *node) {
-	switch set := e.sets[n.set]; {
-	case !n.slurm.State.Any(NodeMaintenance):
+	if !n.slurm.State.Any(NodeMaintenance) {
 		n.care.reserved, n.care.leavesBy = false, time.Time{}
+		return
+	}
+	switch set := e.sets[n.set]; {
 	case set.Window != nil && set.Problem == "" && e.behind(n):
 		begin, _, found := set.Window.At(e.now.Add(-windowSlack))
 		n.care.reserved = n.care.reserved || found && !begin.After(e.now.Add(windowSlack))
