@@ -4,25 +4,29 @@ import "time"
 
 // event is something that is to happen.
 type event struct {
-	at    time.Time
-	nanos int64
+	after time.Duration // since start
 	order int
 	do    func()
 }
 
-// queue is a heap of events by time, then by order of arrival.
+// queue is a heap of events by time, then by order of arrival. An alarm is one more, of which only what was set last counts.
 type queue struct {
 	heap  []event
 	order int
+	alarm event // do nil: none
 }
 
 func (a *event) before(b *event) bool {
-	return a.nanos < b.nanos || a.nanos == b.nanos && a.order < b.order
+	return a.after < b.after || a.after == b.after && a.order < b.order
+}
+
+func (q *queue) event(t time.Time, do func()) event {
+	q.order++
+	return event{t.Sub(start), q.order, do}
 }
 
 func (q *queue) push(t time.Time, do func()) {
-	q.order++
-	e := event{t, t.UnixNano(), q.order, do}
+	e := q.event(t, do)
 	q.heap = append(q.heap, e)
 	i := len(q.heap) - 1
 	for i > 0 {
@@ -36,7 +40,15 @@ func (q *queue) push(t time.Time, do func()) {
 	q.heap[i] = e
 }
 
+func (q *queue) setAlarm(t time.Time, do func()) { q.alarm = q.event(t, do) }
+
+func (q *queue) stopAlarm() { q.alarm = event{} }
+
 func (q *queue) pop() event {
+	if a := q.alarm; a.do != nil && (len(q.heap) == 0 || a.before(&q.heap[0])) {
+		q.stopAlarm()
+		return a
+	}
 	top := q.heap[0]
 	last := len(q.heap) - 1
 	e := q.heap[last]

@@ -23,6 +23,7 @@ type slurm struct {
 	jobs     []*slurmJob
 	toResume []*slurmJob
 	gates    int
+	spare    [][]powersave.SlurmNode // of reads that are over
 }
 
 type node struct {
@@ -358,7 +359,9 @@ func (w *world) read(a powersave.ReadSlurm, life int) {
 		if ev.Complete {
 			names = nodeNames[:]
 		}
-		ev.Nodes = make([]powersave.SlurmNode, 0, len(names))
+		if last := len(w.spare) - 1; last >= 0 {
+			ev.Nodes, w.spare = w.spare[last], w.spare[:last]
+		}
 		for _, name := range names {
 			n := w.node(name)
 			switch {
@@ -382,6 +385,9 @@ func (w *world) answerRead(life int, d time.Duration, ev powersave.Event) {
 			w.reading = false
 			w.sighted(ev, asked)
 			w.step(ev)
+			if read, ok := ev.(powersave.SlurmRead); ok {
+				w.spare = append(w.spare, read.Nodes[:0]) // the engine keeps none of it
+			}
 		}
 	})
 }

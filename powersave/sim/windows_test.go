@@ -43,6 +43,8 @@ type windowing struct {
 	openAt    [2]*powersave.UpdateWindow // windows as the NodeSets have them; nil: none
 	reserved  [2]reservation
 	looking   bool
+	figures   []powersave.NodeSetCounts // the engine's, after its step figuresOf
+	figuresOf int
 	refused   [2]string            // what the bridge was told last
 	oldSince  [nodeCount]time.Time // since when a pod is to be replaced, and could be
 	bookSince [nodeCount]time.Time // since when a node is in a reservation, or not, though it should be otherwise
@@ -117,7 +119,10 @@ func (w *world) reserveNodes() {
 	}
 	life := w.life
 	w.looking = true
-	steps := reserve.Plan(w.now, w.reservations(), w.engine.Counts())
+	if w.figuresOf != w.stepped {
+		w.figures, w.figuresOf = w.engine.Counts(), w.stepped
+	}
+	steps := reserve.Plan(w.now, w.reservations(), w.figures)
 	w.after(w.delay(50*time.Millisecond, updateSlow, 0, updateTakes), func() {
 		if life != w.life {
 			return

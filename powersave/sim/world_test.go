@@ -17,7 +17,7 @@ import (
 // config makes the engine's waits short, so that a schedule needs fewer steps.
 var config = powersave.Config{
 	FreshFor: 10 * time.Second, PollFast: 800 * time.Millisecond, PollSlow: 3 * time.Second, PollIdle: 20 * time.Second, Sightings: 5 * time.Second,
-	Alone: true,
+	Alone: true, History: 1,
 }
 
 // nodeNames by index; the last is of no NodeSet.
@@ -61,7 +61,8 @@ type world struct {
 	lifeAt    time.Time
 	doomed    int // the bridge is killed after so many actions; 0: it is not
 	deadFor   time.Duration
-	wake      int
+	stepped   int    // steps it has taken
+	tick      func() // is its next when nothing happens before
 	spins     int
 	reading   bool
 	reads     []time.Time
@@ -101,6 +102,7 @@ func (w *world) run() (ran *world) {
 	}()
 	s := &w.schedule
 	w.now, w.rough = start, start
+	w.tick = func() { w.step(powersave.Tick{}) }
 	w.init()
 	w.initWindows()
 	w.startBridge()
@@ -110,7 +112,7 @@ func (w *world) run() (ran *world) {
 	}
 	for !w.ended {
 		e := w.queue.pop()
-		w.now = e.at
+		w.now = start.Add(e.after)
 		e.do()
 	}
 	return w
@@ -215,7 +217,8 @@ func (w *world) step(ev powersave.Event) {
 			return
 		}
 	}
-	w.wake++
+	w.stepped++
+	w.queue.stopAlarm()
 	next := w.engine.NextWake()
 	if next.IsZero() {
 		return
@@ -229,12 +232,7 @@ func (w *world) step(ev powersave.Event) {
 	if next.Before(w.now) {
 		next = w.now
 	}
-	wake := w.wake
-	w.at(next, func() {
-		if wake == w.wake {
-			w.step(powersave.Tick{})
-		}
-	})
+	w.queue.setAlarm(next, w.tick)
 }
 
 func (w *world) act(a powersave.Action) {
@@ -342,7 +340,7 @@ func (w *world) strikes(a powersave.Action) bool {
 func (w *world) startBridge() {
 	w.logf("bridge starts")
 	w.engine, w.listed, w.shown, w.unseen, w.hostsListed, w.reading, w.watchAt = powersave.New(w.config()), false, nil, nil, false, false, w.now
-	w.readingRooms, w.roomsSeen, w.blind, w.looking, w.refused = false, false, false, false, [2]string{}
+	w.readingRooms, w.roomsSeen, w.blind, w.looking, w.refused, w.figuresOf = false, false, false, false, [2]string{}, -1
 	w.life++
 	w.lifeAt = w.now
 	w.spins = 0
