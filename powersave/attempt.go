@@ -34,12 +34,12 @@ func (e *Engine) attempt(n *node) bool {
 			c[choice.Offering]++
 		}
 		b.problem = ""
-		if b.held {
-			b.held, b.begun = false, e.now
+		if b.queued {
+			b.queued, b.letAt = false, e.now
 		}
 		return true
 	case choice.Soon:
-		b.waits, b.held = choice.Why, true
+		b.waits, b.queued = choice.Why, true
 		e.wakeAt(n, e.now.Add(time.Second))
 	default:
 		e.condemn(n, Verdict{Trouble: choice.Class, Reason: strings.TrimPrefix(choice.Why, string(choice.Class)+": ")})

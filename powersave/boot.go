@@ -30,8 +30,8 @@ type boot struct {
 	room          string    // request whose room its pod has used
 	roomAttempt   int64     // the newest request of its job that said where its pod goes
 	attempt       *Attempt  // leave of the breakers to make the pod; nil: not asked for
-	held          bool      // it waits for that
-	begun         time.Time // when they gave it to one that was held; zero: none was
+	queued        bool      // it waits for that
+	letAt         time.Time // when they gave it to one that was queued; zero: none was
 	blamed        bool      // the breakers know what came of it
 	moving        bool      // the pod is to go, the next is for another offering
 	createTrouble Trouble

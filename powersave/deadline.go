@@ -105,7 +105,7 @@ func (e *Engine) probeOf(g *gang, n *node) *node {
 // a quarter of its time.
 func (e *Engine) excuse(n *node, at, since time.Time) {
 	b := n.boot
-	if b.begun.Sub(since) <= at.Sub(since)/4 {
+	if b.letAt.Sub(since) <= at.Sub(since)/4 {
 		return
 	}
 	if b.attempt != nil {

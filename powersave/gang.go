@@ -23,8 +23,8 @@ type gang struct {
 	requests []string             // that named it
 	denied   []BreakerKey         // offerings that are taken to have no room for so many
 	since    time.Time            // when it was first heard of
-	asked    time.Time            // newest request
-	newest   time.Time            // that named it
+	asked    time.Time            // start of the request, or arrival of the gate, by which it joined a boot last: it may have been named since
+	newest   time.Time            // start of the newest request that named it, whether it joined a boot by that or not
 	deadline time.Time            // of what came last
 	joined   map[string]time.Time // when it was to have each of nodes
 	parted   string               // why: slurmctld has taken a node from it that was not up yet
