@@ -40,6 +40,13 @@ func (e *Engine) free() {
 	e.freeable = nil
 }
 
+// PutsBack says that the update ends what keeps nodes out of use, whoever has said so: slurmctld takes no condition with it
+// (node_mgr.c update_node). So the nodes are looked at right before, and those are left alone that MayPutBack does not find ours.
+func (u NodeUpdate) PutsBack() bool { return u.State == StateResume || u.State == StateUndrain }
+
+// MayPutBack says that no person keeps the node out of use.
+func (n SlurmNode) MayPutBack() bool { return !n.State.Any(judged) || mayWrite(n.Reason) }
+
 // ReasonPrefix marks every node reason that Slurmtide writes; others are never overwritten.
 const ReasonPrefix = "slurmtide: "
 

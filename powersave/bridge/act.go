@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
@@ -57,7 +58,11 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 		})
 	case powersave.UpdateNodes:
 		requests := b.engine.Requests(a.Update.Nodes...)
-		b.calls.Go(func() { b.tell(b.update(ctx, a, requests)) })
+		b.calls.Go(func() {
+			for _, ev := range b.update(ctx, a.Update, requests) {
+				b.tell(ev)
+			}
+		})
 	case powersave.ReadSlurm:
 		b.calls.Go(func() { b.tell(b.read(ctx, a)) })
 	case powersave.TellJob:
@@ -183,22 +188,50 @@ func (b *Bridge) taintHost(ctx context.Context, a powersave.TaintHost) powersave
 	return powersave.HostTainted{TaintHost: a}
 }
 
-func (b *Bridge) update(ctx context.Context, a powersave.UpdateNodes, requests []string) powersave.Event {
+// update answers for all of the update's nodes, in one event or in two.
+func (b *Bridge) update(ctx context.Context, u powersave.NodeUpdate, requests []string) []powersave.Event {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	b.at(StepUpdate)
-	err := b.Slurm.UpdateNodes(ctx, a.Update)
+	var events []powersave.Event
+	var err error
+	if u.PutsBack() {
+		kept := u
+		if u.Nodes, kept.Nodes, err = b.mayPutBack(ctx, u.Nodes); len(kept.Nodes) > 0 {
+			events = append(events, powersave.NodesUpdated{Update: kept, Err: "somebody else has taken them out of use just now"})
+		}
+	}
+	if len(u.Nodes) == 0 {
+		return events
+	}
+	if err == nil {
+		err = b.Slurm.UpdateNodes(ctx, u)
+	}
 	b.at(StepUpdated)
 	b.Metrics.slurmCall("update", err)
 	if err != nil {
-		return powersave.NodesUpdated{Update: a.Update, Err: err.Error()}
+		return append(events, powersave.NodesUpdated{Update: u, Err: err.Error()})
 	}
 	level := slog.LevelInfo
-	if a.Update.State == powersave.StateRenew { // every few seconds
+	if u.State == powersave.StateRenew { // every few seconds
 		level = slog.LevelDebug
 	}
-	b.Log.Log(ctx, level, "nodes updated", "update", a.Update.String(), "reason", a.Update.Reason, "requests", requests)
-	return powersave.NodesUpdated{Update: a.Update}
+	b.Log.Log(ctx, level, "nodes updated", "update", u.String(), "reason", u.Reason, "requests", requests)
+	return append(events, powersave.NodesUpdated{Update: u})
+}
+
+// mayPutBack looks which of the nodes no person keeps out of use. What slurmctld does not know, it says itself.
+func (b *Bridge) mayPutBack(ctx context.Context, names []string) (ours, others []string, err error) {
+	nodes, err := b.Slurm.Nodes(ctx, names...)
+	if _, partial := missingNodes(err); err != nil && !partial {
+		return names, nil, err
+	}
+	for _, n := range nodes {
+		if !n.MayPutBack() {
+			others = append(others, n.Name)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) }), others, nil
 }
 
 func (b *Bridge) read(ctx context.Context, a powersave.ReadSlurm) powersave.Event {

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -99,6 +100,32 @@ func TestJobIsRequeuedAtResumeTimeout(t *testing.T) {
 		})
 		assert.Equal(t, map[string]float64{"class=bootstrap nodeset=cpu": 1}, samples(t, registry, "slurmtide_boot_failures_total"))
 	})
+}
+
+// A drain that a person sets between the engine's read and the update that frees the name outlives that.
+func TestDrainedBeforeItsNameIsFreed(t *testing.T) {
+	w := newWorld()
+	const drained = leaving | powersave.NodeDrain
+	w.set(leaving, "cpu-0")
+	w.set(drained, "cpu-1", "cpu-2")
+	w.reasons = map[string]string{"cpu-1": "bad disk", "cpu-2": "slurmtide: host: h0 is cordoned"}
+	b := New(Config{Slurm: w, Log: slog.New(slog.DiscardHandler)})
+	for _, state := range []powersave.StateChange{powersave.StateResume, powersave.StateUndrain} {
+		w.log = nil
+		ours := powersave.NodeUpdate{Nodes: []string{"cpu-0", "cpu-2", "gone-0"}, State: state} // slurmctld itself says that it does not know a node
+		kept := powersave.NodeUpdate{Nodes: []string{"cpu-1"}, State: state}
+		all := powersave.NodeUpdate{Nodes: []string{"cpu-0", "cpu-1", "cpu-2", "gone-0"}, State: state}
+		assert.Equal(t, []powersave.Event{
+			powersave.NodesUpdated{Update: kept, Err: "somebody else has taken them out of use just now"}, powersave.NodesUpdated{Update: ours},
+		}, b.update(t.Context(), all, nil))
+		assert.Equal(t, []string{ours.String() + " "}, w.log)
+		assert.Equal(t, []powersave.Event{powersave.NodesUpdated{Update: kept, Err: "somebody else has taken them out of use just now"}}, b.update(t.Context(), kept, nil))
+		assert.Len(t, w.log, 1)
+	}
+	w.slurmErr = errors.New("slurmrestd is away")
+	u := powersave.NodeUpdate{Nodes: []string{"cpu-0"}, State: powersave.StateResume}
+	assert.Equal(t, []powersave.Event{powersave.NodesUpdated{Update: u, Err: "slurmrestd is away"}}, b.update(t.Context(), u, nil))
+	assert.Len(t, w.log, 1, "nothing is put back unseen")
 }
 
 // A bridge that was killed before it held a job off finds it when it is back, and goes on counting.

@@ -60,6 +60,9 @@ func (w *world) mayUpdate(n *node, u powersave.NodeUpdate) {
 	if u.State != powersave.StateResume && u.State != powersave.StateUndrain {
 		return
 	}
+	if n.flags.Any(powersave.NodeDrain) && n.foreign() && latest(n.drained, n.reasonAt).Before(n.looked) {
+		w.breaks("loses a drain", "%s, which is %s: %q", n.name, n.state(), n.reason)
+	}
 	if n.flags.Any(powersave.NodeDrain) && known && w.now.Sub(n.drained) > stale && (n.taken() || n.reason == "") {
 		w.breaks("undrains a node", "%s, which is %s: %q", n.name, n.state(), n.reason)
 	}

@@ -42,7 +42,8 @@ type node struct {
 	markSince                 time.Time
 	since, changed, downSince time.Time
 	drained                   time.Time
-	invalid                   bool // drained by slurmctld itself
+	looked                    time.Time // before it was put back
+	invalid                   bool      // drained by slurmctld itself
 	jobs                      []*slurmJob
 	cleaning                  *slurmJob // requeued after ResumeTimeout, and its gate still runs
 	epoch                     int       // counts power changes
@@ -390,77 +391,6 @@ func (w *world) answerRead(life int, d time.Duration, ev powersave.Event) {
 			}
 		}
 	})
-}
-
-// update is update_node: resume clears DRAIN, takes a node that is DOWN back, and frees the name of one that powers down.
-// updateTakes is how long an update may take until it is done.
-const updateTakes = 6 * time.Second
-
-func (w *world) update(u powersave.NodeUpdate, life int) {
-	where := w.node(u.Nodes[0]).index
-	answer := powersave.NodesUpdated{Update: u}
-	fails, lost := w.on(updateFails, where) || w.slurmFails(), w.on(updateLost, where)
-	if fails || lost {
-		answer.Err = "timeout"
-	}
-	for _, name := range u.Nodes {
-		n := w.node(name)
-		switch {
-		case fails:
-		case n.forgotten:
-			answer.Err = "unknown node " + name
-		case !n.ours():
-			w.breaks("touches a foreign node", "%s", name)
-		case !w.updateNode(n, u):
-			answer.Err = "invalid transition of " + name + " from " + n.state().String()
-		}
-	}
-	w.tellLife(life, w.delay(5*time.Millisecond, updateSlow, where, updateTakes), answer)
-}
-
-func (w *world) updateNode(n *node, u powersave.NodeUpdate) bool {
-	w.mayUpdate(n, u)
-	if u.Reason != "" {
-		n.say(u.Reason, w.now)
-	}
-	switch u.State {
-	case powersave.StateResume:
-		was, down := n.flags, n.down
-		n.flags &^= powersave.NodeDrain
-		if was.Any(powersave.NodeDrain|powersave.NodePoweringDown) || down {
-			n.say("", w.now)
-		}
-		switch {
-		case n.flags.Any(powersave.NodePoweringDown):
-			n.instance = ""
-			w.turn(n, powersave.NodePoweringDown|powersave.NodeInvalidReg, powersave.NodePoweredDown)
-		case n.down:
-			n.down = false
-		default:
-			return was.Any(powersave.NodeDrain)
-		}
-	case powersave.StateUndrain: // it leaves a power change alone
-		if n.flags.Any(powersave.NodeInvalidReg) {
-			return false
-		}
-		if n.flags.Any(powersave.NodeDrain) && !n.down {
-			n.say("", w.now)
-		}
-		n.flags &^= powersave.NodeDrain
-	case powersave.StateDrain:
-		w.drain(n)
-	case powersave.StatePowerUp:
-		w.powerUp(n)
-	case powersave.StatePowerDown:
-		if !n.flags.Any(powersave.NodePoweringDown) {
-			n.flags |= powersave.NodePowerDown
-			n.changed = w.now
-		}
-	case powersave.StatePowerDownForce:
-		w.force(n, true)
-	default:
-	}
-	return true
 }
 
 // slurmdGone says that there is no slurmd for what slurmctld has on the node, which it has not noticed.
