@@ -17,6 +17,9 @@ func (b *boot) known(n *node) bool { return !b.unsure || n.pod != nil && !n.outd
 // told once more. The boot ends next; the other nodes of its jobs boot for nobody.
 func (e *Engine) timesOut(n *node, since time.Time) {
 	b := n.boot
+	if n.set == "" { // not ours
+		return
+	}
 	if n.pod != nil {
 		b.observe(n.pod, e.now)
 	}
@@ -34,10 +37,9 @@ func (e *Engine) timesOut(n *node, since time.Time) {
 			jobs = append(jobs, g.job)
 		}
 	}
-	if b.release != nil && len(jobs) == 0 {
+	if jobs = e.withSiblings(jobs); b.release != nil && len(jobs) == 0 {
 		return
 	}
-	jobs = e.withSiblings(jobs)
 	e.tellWhy(n, jobs, v)
 	if b.release == nil && !e.blind { // else it may have fared better than is known
 		e.failed(n, v)
