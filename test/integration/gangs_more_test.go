@@ -26,7 +26,7 @@ import (
 func withMoreGangs(o stack.Options) stack.Options {
 	o.ExtraConf = append(o.ExtraConf, "SlurmdParameters=shutdown_on_reboot", "MinJobAge=3600")
 	o.NodeLines = append(o.NodeLines,
-		"NodeName=wide-[0-2],greedy-[0-3],best-[0-3],near-[0-2],conf-[0-1],crash-[0-1] CPUs=2 RealMemory=400 State=CLOUD",
+		"NodeName=wide-[0-2],greedy-[0-3],best-[0-3],tasks-[0-3],near-[0-2],conf-[0-1],crash-[0-1] CPUs=2 RealMemory=400 State=CLOUD",
 		"NodeName=big-0 CPUs=2 RealMemory=9999999 State=CLOUD", "NodeName=few-0 CPUs=512 RealMemory=400 State=CLOUD",
 		"NodeName=gpu-[0-1] CPUs=2 RealMemory=400 Gres=gpu:h100:2 State=CLOUD")
 	o.GresLines = []string{ // gpu-1 finds one of two
@@ -34,7 +34,7 @@ func withMoreGangs(o stack.Options) stack.Options {
 		"NodeName=gpu-1 Name=gpu Type=h100 File=/dev/null Flags=nvidia_gpu_env",
 	}
 	o.PartitionLines = append(o.PartitionLines, "PartitionName=wide Nodes=wide-[0-2]", "PartitionName=greedy Nodes=greedy-[0-3]",
-		"PartitionName=best Nodes=best-[0-3] SuspendTime=15", "PartitionName=near Nodes=near-[0-2]", "PartitionName=conf Nodes=conf-[0-1]", "PartitionName=crash Nodes=crash-[0-1]",
+		"PartitionName=best Nodes=best-[0-3] SuspendTime=15", "PartitionName=tasks Nodes=tasks-[0-3]", "PartitionName=near Nodes=near-[0-2]", "PartitionName=conf Nodes=conf-[0-1]", "PartitionName=crash Nodes=crash-[0-1]",
 		"PartitionName=odd Nodes=big-0,few-0,gpu-[0-1] SuspendTime=10")
 	return o
 }
@@ -145,6 +145,7 @@ func moreGangs(t *testing.T, c *cluster) {
 		c.again("best", 4, younger)
 		c.settled("best-[0-3]", older)
 	})
+	arrays(t, c)
 	t.Run("a Secret that is not there", func(t *testing.T) {
 		c.t = t
 		set := c.build(nodeSet{name: "conf", nodes: "conf-[0-1]", boot: v1alpha1.BootPolicy{UnschedulableGrace: &metav1.Duration{Duration: 2 * time.Second}}})
@@ -199,6 +200,18 @@ func moreGangs(t *testing.T, c *cluster) {
 // pods. They get their nodes in one pass of the scheduler; nothing but first has come up when it returns.
 func (c *cluster) twoJobs(strategy v1alpha1.BootStrategy, name string, room int, first string, seconds int) (older, younger string) {
 	c.t.Helper()
+	c.fourNodes(strategy, name, room)
+	older = c.sbatch(fmt.Sprint("sleep ", seconds), "-N2", "-p", name, "--hold", "--nodelist="+name+"-[0-1]")
+	younger = c.sbatch("sleep 1", "-N2", "-p", name, "--hold", "--nodelist="+name+"-[2-3]")
+	c.slurm("scontrol", "release", older+","+younger)
+	c.ungate(first)
+	c.waitNodes(first, 0, powersave.NodePoweredDown|powersave.NodePoweringUp)
+	return older, younger
+}
+
+// fourNodes creates a NodeSet of four nodes with room for so many; their pods have a scheduling gate.
+func (c *cluster) fourNodes(strategy v1alpha1.BootStrategy, name string, room int) {
+	c.t.Helper()
 	c.makeRoom(room)
 	set := c.build(nodeSet{name: name, nodes: name + "-[0-3]", gated: true,
 		boot: v1alpha1.BootPolicy{Strategy: strategy, UnschedulableGrace: &metav1.Duration{Duration: 2 * time.Second}}})
@@ -206,12 +219,6 @@ func (c *cluster) twoJobs(strategy v1alpha1.BootStrategy, name string, room int,
 	resources.Limits = corev1.ResourceList{c.room1(): resource.MustParse("1")}
 	resources.Requests[c.room1()] = resource.MustParse("1")
 	c.create(set)
-	older = c.sbatch(fmt.Sprint("sleep ", seconds), "-N2", "-p", name, "--hold", "--nodelist="+name+"-[0-1]")
-	younger = c.sbatch("sleep 1", "-N2", "-p", name, "--hold", "--nodelist="+name+"-[2-3]")
-	c.slurm("scontrol", "release", older+","+younger)
-	c.ungate(first)
-	c.waitNodes(first, 0, powersave.NodePoweredDown|powersave.NodePoweringUp)
-	return older, younger
 }
 
 // again makes room, and has the job that rests tried again.

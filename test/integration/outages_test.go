@@ -78,6 +78,7 @@ func TestOutages(t *testing.T) {
 		serving, booting := []string{"cpu-0", "cpu-1", "cpu-2"}, []string{"cpu-4", "cpu-5"}
 		var inside []func()
 		each(t, func(c *cluster) {
+			c.hostTrusted() // it is tainted for a moment after the API server was away
 			j := jobs{wide: c.sbatch("sleep 120", "-N2", "--nodelist=cpu-[0-1]"), narrow: c.sbatch("sleep 120", "--nodelist=cpu-2")}
 			c.waitJob(j.wide, "RUNNING")
 			c.waitJob(j.narrow, "RUNNING")
@@ -117,10 +118,7 @@ func TestOutages(t *testing.T) {
 	// One version after the other: both share the one host's CPUs.
 	t.Run("not enough CPU for one of three", func(t *testing.T) {
 		each(t, func(c *cluster) {
-			c.eventually("Kubernetes to trust the host again", func() (bool, string) {
-				taints := c.host(os.Getenv("LOCALCLUSTER")).Spec.Taints
-				return len(taints) == 0, fmt.Sprint(taints)
-			})
+			c.hostTrusted()
 			c.askForCPU("wide", c.freeCPU()*2/5)
 			began := time.Now()
 			id := c.sbatch("sleep 1", "-N3", "-p", "wide")
@@ -134,6 +132,15 @@ func TestOutages(t *testing.T) {
 			c.waitJob(id, "COMPLETED")
 			c.settled("wide-[0-2]")
 		})
+	})
+}
+
+// hostTrusted waits until Kubernetes gives the host pods again.
+func (c *cluster) hostTrusted() {
+	c.t.Helper()
+	c.eventually("Kubernetes to trust the host again", func() (bool, string) {
+		taints := c.host(os.Getenv("LOCALCLUSTER")).Spec.Taints
+		return len(taints) == 0, fmt.Sprint(taints)
 	})
 }
 
