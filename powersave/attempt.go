@@ -35,7 +35,7 @@ func (e *Engine) attempt(n *node) bool {
 		}
 		b.problem = ""
 		if b.queued {
-			b.queued, b.letAt = false, e.now
+			b.queued, b.clearAt = false, e.now
 		}
 		return true
 	case choice.Soon:

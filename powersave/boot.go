@@ -31,7 +31,7 @@ type boot struct {
 	roomAttempt   int64     // the newest request of its job that said where its pod goes
 	attempt       *Attempt  // leave of the breakers to make the pod; nil: not asked for
 	queued        bool      // it waits for that
-	letAt         time.Time // when they gave it to one that was queued; zero: none was
+	clearAt       time.Time // since when nothing of ours stands in its way
 	blamed        bool      // the breakers know what came of it
 	moving        bool      // the pod is to go, the next is for another offering
 	createTrouble Trouble
@@ -101,7 +101,7 @@ func (e *Engine) orderBoot(n *node, req *request) {
 		b.accepted, b.read, b.repeated, b.retryAt = e.now, e.reads.count, true, time.Time{}
 		return
 	}
-	n.boot = &boot{generation: req.Sequence, requests: []*request{req}, accepted: e.now, read: e.reads.count, unsure: unsure, resumeTimeout: req.ResumeTimeout}
+	n.boot = &boot{generation: req.Sequence, requests: []*request{req}, accepted: e.now, read: e.reads.count, unsure: unsure, resumeTimeout: req.ResumeTimeout, clearAt: e.now}
 	n.boot.times.Requested, n.boot.times.Accepted = req.Started, e.now
 	n.failed = ""
 	e.activate(n)
@@ -182,7 +182,6 @@ func (e *Engine) decideBoot(n *node) {
 	if b.release == nil && !b.unsure && n.set != "" {
 		e.judge(n)
 	}
-	b.waits = ""
 	if b.release != nil {
 		e.pursueRelease(n)
 		return
@@ -195,6 +194,7 @@ func (e *Engine) decideBoot(n *node) {
 		e.create(n)
 		return
 	}
+	b.waits = ""
 	booting := n.booting(e.now)
 	switch {
 	case n.pod.Phase == PodTerminating:
@@ -266,7 +266,11 @@ func (e *Engine) create(n *node) {
 		e.wakeAt(n, b.retryAt)
 		return
 	}
-	if !e.stillWanted(n) || !e.attempt(n) {
+	if !e.stillWanted(n) {
+		return
+	}
+	b.waits = ""
+	if !e.attempt(n) {
 		return
 	}
 	room, ok := e.roomFor(n)

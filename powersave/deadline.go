@@ -36,9 +36,10 @@ func (e *Engine) due(g *gang, n *node) (at, since time.Time) {
 	if d <= 0 {
 		return time.Time{}, time.Time{}
 	}
-	since = g.joined[n.name]
+	up := n.poweredUpAt()
+	since = later(g.joined[n.name], up) // it may have lost the node, and been given it again
 	at = since.Add(d)
-	if up, d := n.poweredUpAt(), untilResumeTimeout(n.boot.resumeTimeout); d > 0 && !up.IsZero() && up.Add(d).Before(at) {
+	if d := untilResumeTimeout(n.boot.resumeTimeout); d > 0 && !up.IsZero() && up.Add(d).Before(at) {
 		return up.Add(d), up
 	}
 	return at, since
@@ -65,53 +66,71 @@ func (e *Engine) overdue(n *node) {
 		case at.IsZero():
 		case at.After(e.now):
 			e.wakeAt(n, at)
-		case e.mayGiveBack(n):
+		case e.missed(n, at):
 			m := e.probeOf(g, n)
-			if m != n && !e.mayGiveBack(m) {
+			if m != n && !e.missed(m, at) {
 				continue
 			}
-			e.excuse(m, at, since)
-			e.giveBack(m, []uint32{id}, e.late(m, at.Sub(since)))
+			e.giveBackLate(m, []uint32{id}, at, since)
 		}
 	}
 	after := e.deadlineOf(n.set, n.boot.resumeTimeout)
 	if len(n.jobs) > 0 || n.boot.release != nil || after == 0 {
 		return
 	}
-	if t := n.boot.accepted.Add(after + e.othersFirst(n.boot)); t.After(e.now) {
-		e.wakeAt(n, t)
+	at := n.boot.accepted.Add(after + e.othersFirst(n.boot))
+	if at.After(e.now) {
+		e.wakeAt(n, at)
 		return
 	}
-	if e.mayGiveBack(n) {
-		e.excuse(n, n.boot.accepted.Add(after), n.boot.accepted)
-		e.giveBack(n, nil, e.late(n, after))
+	if e.missed(n, at) {
+		e.giveBackLate(n, nil, n.boot.accepted.Add(after), n.boot.accepted)
 	}
 }
 
-// probeOf is the node of the job that has failed when n, which waits for how it fares, is late: the probe of a breaker; else n itself.
+// missed says that n is still not up at the time by which it had to be: Slurm, read since, shows so. While it cannot be read slurmctld's own
+// ResumeTimeout is the last resort.
+func (e *Engine) missed(n *node, at time.Time) bool {
+	switch {
+	case !e.mayGiveBack(n):
+		return false
+	case n.readAt.Before(at):
+		e.reads.want(e.now)
+		return false
+	}
+	return true
+}
+
+// probeOf is the node of the job that has failed when n, which waits for how it fares, is late: the probe of a breaker, if it is late, too;
+// else n itself.
 func (e *Engine) probeOf(g *gang, n *node) *node {
 	if n.boot.attempt != nil || n.pod != nil {
 		return n
 	}
 	for _, name := range g.nodes {
 		if m := e.nodes[name]; m.set == n.set && m.boot.attempt != nil && m.boot.attempt.Probe() {
-			return m
+			if at, _ := e.due(g, m); !at.After(e.now) {
+				return m
+			}
 		}
 	}
 	return n
 }
 
-// excuse has the breakers hear nothing of a boot that is late at that time because it had to wait for a probe, or a pod to end, for more than
-// a quarter of its time.
-func (e *Engine) excuse(n *node, at, since time.Time) {
-	b := n.boot
-	if b.letAt.Sub(since) <= at.Sub(since)/4 {
-		return
+// shortOf says that a boot that had to be done by then has had less than three quarters of the time since: it had to wait for a probe, for a
+// pod to end, for Kubernetes, or for the bridge.
+func (n *node) shortOf(at, since time.Time) bool {
+	began := n.boot.clearAt
+	if n.pod != nil && !n.outdated() && (n.pod.Created.After(began) || n.boot.times.Asked.IsZero()) { // or it was there before
+		began = n.pod.Created
 	}
-	if b.attempt != nil {
-		e.breakers.ProbeGone(*b.attempt)
-	}
-	b.attempt, b.blamed = nil, true
+	return at.After(since) && began.Sub(since) > at.Sub(since)/4
+}
+
+func (e *Engine) giveBackLate(n *node, jobs []uint32, at, since time.Time) {
+	v := e.late(n, at, since)
+	v.Reason = fmt.Sprintf("not up after %s: %s", at.Sub(since).Round(time.Second), v.Reason)
+	e.giveBack(n, jobs, v)
 }
 
 // mayGiveBack says that both sides tell what is to be known of the boot in hand of n: Kubernetes can be read, and Slurm has shown n since it
@@ -127,23 +146,34 @@ func (e *Engine) mayGiveBack(n *node) bool {
 	return false
 }
 
-// late says why the boot in hand of n has not succeeded in that time, by which it had to.
-func (e *Engine) late(n *node, after time.Duration) Verdict {
-	trouble, reason := n.trouble()
-	if trouble == TroubleNone && n.pod != nil {
+// late says why the boot in hand of n has not succeeded between these times. Breakers hear nothing of one that had not enough time.
+func (e *Engine) late(n *node, at, since time.Time) Verdict {
+	short := n.shortOf(at, since)
+	v := e.story(n, short)
+	if b := n.boot; short {
+		if b.attempt != nil {
+			e.breakers.ProbeGone(*b.attempt)
+		}
+		b.attempt, b.blamed = nil, true
+	}
+	return v
+}
+
+func (e *Engine) story(n *node, short bool) Verdict {
+	if trouble, reason := n.trouble(); trouble != TroubleNone {
+		return Verdict{Trouble: trouble, Reason: reason}
+	}
+	if n.pod != nil {
 		if why, _, _ := e.hosts.Judge(e.now, n.pod.Host, false); e.hosts.Silent(n.pod.Host) && why != "" {
-			trouble, reason = TroubleLost, why
+			return Verdict{Trouble: TroubleLost, Reason: why}
 		}
 	}
-	if trouble == TroubleNone {
-		reason = n.boot.story(n)
-		trouble = TroubleBootstrap
-		if p := n.boot.phase(n); p == PhaseAccepted || p == PhaseCreating || p == PhasePending {
-			trouble = TroubleCapacity
-		}
+	v := Verdict{Trouble: TroubleBootstrap, Reason: n.boot.story(n)}
+	switch b, p := n.boot, n.boot.phase(n); {
+	case short, (p == PhaseAccepted || p == PhaseCreating) && !b.queued && b.waits == "": // nothing says that the next boot will fail
+		v.Trouble = TroubleLost
+	case p == PhaseAccepted, p == PhaseCreating, p == PhasePending:
+		v.Trouble = TroubleCapacity
 	}
-	if after > 0 {
-		reason = fmt.Sprintf("not up after %s: %s", after.Round(time.Second), reason)
-	}
-	return Verdict{Trouble: trouble, Reason: reason}
+	return v
 }

@@ -92,9 +92,11 @@ type Engine struct {
 	floors    floors
 	updates   updates
 	bootTimes map[string]BootTimes // by NodeSet
-	breakers  Breakers
-	counted   map[string]map[string]int // what inUse counted in this step
-	closed    map[string]closing        // NodeSets whose powered-down nodes are to stay out of Slurm's choice
+	// resumeTimeout is slurm.conf's, as the newest request told; 0: not known.
+	resumeTimeout time.Duration
+	breakers      Breakers
+	counted       map[string]map[string]int // what inUse counted in this step
+	closed        map[string]closing        // NodeSets whose powered-down nodes are to stay out of Slurm's choice
 	// closedRead is the complete read closed was worked out for; closedAgain asks for that once more.
 	closedRead  time.Time
 	closedAgain bool
@@ -312,6 +314,7 @@ func (e *Engine) accept(r Request) {
 		return
 	}
 	e.floors.suspendTime = cmp.Or(r.SuspendTime, e.floors.suspendTime)
+	e.resumeTimeout = cmp.Or(r.ResumeTimeout, e.resumeTimeout)
 	req := &request{Request: r, accepted: e.now, open: r.Nodes.Len()}
 	e.requests[r.ID] = req
 	if req.open == 0 {

@@ -174,7 +174,7 @@ func (e *Engine) decideSettled(n *node) {
 	case n.read == 0, !e.leading:
 	case n.pod != nil && state.Any(NodePoweringUp) && n.pod.Phase != PodTerminating:
 		// A boot of before our restart goes on, or one of another bridge.
-		n.boot = &boot{generation: n.pod.Generation, accepted: e.now, read: n.read - 1, foreign: n.pod.Request != ""}
+		n.boot = &boot{generation: n.pod.Generation, accepted: e.now, read: n.read - 1, foreign: n.pod.Request != "", resumeTimeout: e.resumeTimeout}
 		n.boot.times.Requested, n.boot.times.Accepted = n.pod.Created, e.now
 		e.activate(n)
 		e.joinGates()
@@ -191,7 +191,7 @@ func (e *Engine) decideSettled(n *node) {
 	case n.pod == nil && e.othersWait(n):
 	case n.pod == nil:
 		e.note(Warn, n, "", "Slurm powers the node up, but no request for it arrived: booting it")
-		n.boot = &boot{generation: n.readAt.UnixNano(), accepted: e.now, read: n.read - 1}
+		n.boot = &boot{generation: n.readAt.UnixNano(), accepted: e.now, read: n.read - 1, resumeTimeout: e.resumeTimeout, clearAt: e.now}
 		n.boot.times.Requested, n.boot.times.Accepted = e.now, e.now
 		e.activate(n)
 		e.joinGates()

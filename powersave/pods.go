@@ -20,6 +20,9 @@ func (e *Engine) kubernetesUnread(err string) {
 	for _, n := range e.nodes {
 		if n.boot != nil { // what could end its trouble cannot while Kubernetes is away
 			n.boot.troubleAt = e.now
+			if n.pod == nil {
+				n.boot.clearAt = e.now
+			}
 		}
 		n.strayAt, n.strayOK = time.Time{}, false
 		n.care.lostAt, n.care.downAt = time.Time{}, time.Time{}

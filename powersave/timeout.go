@@ -23,7 +23,7 @@ func (e *Engine) timesOut(n *node, since time.Time) {
 	if n.pod != nil {
 		b.observe(n.pod, e.now)
 	}
-	jobs, v := slices.Clone(n.jobs), e.late(n, 0)
+	jobs, v := slices.Clone(n.jobs), e.late(n, since, b.times.Requested)
 	switch r := b.release; {
 	case r != nil:
 		jobs, v = n.lateComers(), r.verdict
