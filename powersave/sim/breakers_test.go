@@ -193,7 +193,7 @@ func (w *world) patrolClosed(n *node, p *pod) {
 	case !closed:
 		if b.life != w.life || !b.forGood || !b.openedAt.After(told) || b.probe != nil {
 			w.openSince[n.index] = w.now
-		} else if w.smooth(latest(since, b.openedAt), prompt) {
+		} else if w.smooth(b.openedAt, prompt) && !since.After(b.openedAt) || w.smooth(since, idle) { // what is there anew shows with a read of all nodes
 			w.breaks("is not closed", "%s, whose NodeSet has had a mistake since %.3f", w.show(n), b.openedAt.Sub(start).Seconds())
 		}
 		return

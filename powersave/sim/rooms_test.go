@@ -452,8 +452,8 @@ func (w *world) patrolRoom(n *node, p *pod) {
 	if !n.ours() || !w.asks[n.set()] || w.limits != [2]int{} || n.users != 1 || len(n.jobs) != 1 || p != nil || n.creating > 0 || !n.flags.Any(powersave.NodePoweringUp) || !n.refusedAt.IsZero() ||
 		n.jobs[0].state != configuring || n.jobs[0].reported.IsZero() || n.jobs[0].failedAt.After(n.jobs[0].asked) || !w.until[changeSets][0].IsZero() ||
 		w.now.Sub(w.overdueAt[n.set()]) < time.Minute || // whatever kept that waiting, others wait for what becomes of one try, as below
-		slices.ContainsFunc(w.nodes[:], func(m *node) bool { // its NodeSet may wait for what becomes of one try
-			return m.ours() && m.set() == n.set() && w.recently(m, time.Minute, lessRoom, noSpot, noOwn, quota, noImage, badConfig, badSet, crashing, mute, refused, slowSlurmd, slowHost, roomFails, roomTries, roomRevoked, roomsMissing)
+		slices.ContainsFunc(w.nodes[:], func(m *node) bool { // a NodeSet of the job may wait for what becomes of one try
+			return m.ours() && slices.ContainsFunc(n.jobs[0].nodes, func(o *node) bool { return o.ours() && o.set() == m.set() }) && w.recently(m, time.Minute, lessRoom, noSpot, noOwn, quota, noImage, badConfig, badSet, crashing, mute, refused, slowSlurmd, slowHost, roomFails, roomTries, roomRevoked, roomsMissing)
 		}) {
 		n.roomlessAt = w.now
 		return
