@@ -11,8 +11,9 @@ import (
 // What is known of jobs that were given back before stands in their records, so that a restart does not forget it: AdminComment
 // says, after the reason, which attempt of the job came to nothing, and how many in a row did. Slurm counts attempts with each
 // requeue (job_mgr.c, restart_cnt). A job that ran in between has been requeued once more than we know of, and begins anew.
+// When it has been told to rest, that stands there, too: what becomes of its begin time after that is up to people.
 
-var backNoted = regexp.MustCompile(` \(attempt (\d+)(?:, (\d+) in a row in vain)?\)$`)
+var backNoted = regexp.MustCompile(` \(attempt (\d+)(?:, (\d+) in a row in vain)?\)( \(rests until [^()]*\))?$`)
 
 // BackComment is the AdminComment that says why the job is given back, in the place of an earlier one of ours; what others wrote
 // stays before it. taken says that slurmctld has requeued the job already, and counted that. attempt is the start that came to nothing, times
@@ -27,7 +28,7 @@ func BackComment(j SlurmJob, reason string, taken bool) (comment string, attempt
 		kept += ";"
 	}
 	times = 1
-	switch restarts, before := noted(j); {
+	switch restarts, before, _ := noted(j); {
 	case before == 0:
 	case restarts+1 == attempt: // said again
 		times = before
@@ -41,25 +42,38 @@ func BackComment(j SlurmJob, reason string, taken bool) (comment string, attempt
 	return strings.TrimSpace(kept+" "+reason) + note, attempt, times
 }
 
-// noted reads what BackComment wrote: at how many restarts the job was given back last, and how often in a row; times is 0 if it
-// was not.
-func noted(j SlurmJob) (restarts, times int) {
+// RestComment is the AdminComment that says until when the job rests that was given back; held: it says so already. A comment that others have
+// written over stays as it is.
+func RestComment(j SlurmJob, until time.Time) (comment string, held bool) {
+	restarts, times, held := noted(j)
+	if times == 0 || restarts+1 != j.Restarts {
+		return j.AdminComment, false
+	}
+	if held {
+		return j.AdminComment, true
+	}
+	return j.AdminComment + " (rests until " + until.UTC().Format(time.RFC3339) + ")", false
+}
+
+// noted reads what BackComment and RestComment wrote: at how many restarts the job was given back last, how often in a row, and whether it was
+// told to rest; times is 0 if it was not given back.
+func noted(j SlurmJob) (restarts, times int, rests bool) {
 	_, ours, found := strings.Cut(j.AdminComment, ReasonPrefix)
 	m := backNoted.FindStringSubmatch(ours)
 	if !found || m == nil {
-		return 0, 0
+		return 0, 0, false
 	}
 	attempt, err := strconv.Atoi(m[1])
 	if err != nil || attempt < 1 {
-		return 0, 0
+		return 0, 0, false
 	}
 	times = 1
 	if m[2] != "" {
 		if times, err = strconv.Atoi(m[2]); err != nil || times < 1 {
-			return 0, 0
+			return 0, 0, false
 		}
 	}
-	return attempt - 1, times
+	return attempt - 1, times, m[3] != ""
 }
 
 // JobBack is a job that was given back, and has not started since, or that has been told why and is not off its nodes yet.
@@ -74,7 +88,7 @@ type JobBack struct {
 // JobsBack finds them among all jobs. now is Slurm's time.
 func JobsBack(jobs []SlurmJob, now time.Time) (backs []JobBack) {
 	for _, j := range jobs {
-		restarts, times := noted(j)
+		restarts, times, held := noted(j)
 		switch {
 		case times == 0:
 		case j.State.Has(JobRunning|JobConfiguring) && restarts == j.Restarts:
@@ -85,7 +99,7 @@ func JobsBack(jobs []SlurmJob, now time.Time) (backs []JobBack) {
 				b.Rested = max(0, now.Sub(j.Submitted))
 			}
 			rest := restAfter(j.ID, times)
-			b.Rests = b.Rested >= rest || !j.Begin.Before(now.Add(rest-b.Rested-backSlack))
+			b.Rests = held || b.Rested >= rest || !j.Begin.Before(now.Add(rest-b.Rested-backSlack))
 			backs = append(backs, b)
 		}
 	}

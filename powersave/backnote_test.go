@@ -52,6 +52,31 @@ func TestBackComment(t *testing.T) {
 	}
 }
 
+func TestRestComment(t *testing.T) {
+	until := time.Date(2026, 5, 1, 12, 0, 30, 0, time.FixedZone("", 7200))
+	const told, rests = "billing 4; slurmtide: image: y (attempt 2, 2 in a row in vain)", " (rests until 2026-05-01T10:00:30Z)"
+	for name, test := range map[string]struct {
+		job  SlurmJob
+		want string
+		held bool
+	}{
+		"back in the queue": {SlurmJob{Restarts: 2, AdminComment: told}, told + rests, false},
+		"said before":       {SlurmJob{Restarts: 2, AdminComment: told + rests}, told + rests, true},
+		"of another start":  {SlurmJob{Restarts: 3, AdminComment: told + rests}, told + rests, false},
+		"written over":      {SlurmJob{Restarts: 2, AdminComment: told + " seen by Ann"}, told + " seen by Ann", false},
+		"nobody has told":   {SlurmJob{Restarts: 2}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			comment, held := RestComment(test.job, until)
+			assert.Equal(t, test.want, comment)
+			assert.Equal(t, test.held, held)
+		})
+	}
+	comment, attempt, times := BackComment(SlurmJob{Restarts: 2, AdminComment: told + rests}, "slurmtide: capacity: x", false)
+	assert.Equal(t, "billing 4; slurmtide: capacity: x (attempt 3, 3 in a row in vain)", comment)
+	assert.Equal(t, []int{3, 3}, []int{attempt, times})
+}
+
 func TestJobsBack(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	const told = "slurmtide: capacity: x (attempt 4, 3 in a row in vain)"
@@ -60,17 +85,19 @@ func TestJobsBack(t *testing.T) {
 		job  SlurmJob
 		want []JobBack
 	}{
-		"not held":            {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-5 * time.Second), Begin: now.Add(30 * time.Second)}, []JobBack{{Job: 7, Times: 3, Rested: 5 * time.Second}}},
-		"still on its nodes":  {SlurmJob{State: JobPending | JobCompleting, Restarts: 4, AdminComment: told, Submitted: now.Add(-time.Hour), Begin: now.Add(-time.Hour)}, []JobBack{{Job: 7, Times: 3}}},
-		"rests":               {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-5 * time.Second), Begin: now.Add(full - 5*time.Second)}, []JobBack{{Job: 7, Times: 3, Rested: 5 * time.Second, Rests: true}}},
-		"has rested":          {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-full), Begin: now.Add(-time.Minute)}, []JobBack{{Job: 7, Times: 3, Rested: full, Rests: true}}},
-		"told, not yet off":   {SlurmJob{State: JobRunning | JobConfiguring, Restarts: 3, AdminComment: told}, []JobBack{{Job: 7, Times: 3, Leaves: true}}},
-		"told, and yet runs":  {SlurmJob{State: JobRunning, Restarts: 3, AdminComment: told}, nil},
-		"boots once more":     {SlurmJob{State: JobRunning | JobConfiguring, Restarts: 4, AdminComment: told}, nil},
-		"ran in between":      {SlurmJob{State: JobPending, Restarts: 5, AdminComment: told, Submitted: now, Begin: now}, nil},
-		"never given back":    {SlurmJob{State: JobPending, Submitted: now, Begin: now}, nil},
-		"ended":               {SlurmJob{State: JobCancelled, Restarts: 4, AdminComment: told, Submitted: now, Begin: now}, nil},
-		"a comment of before": {SlurmJob{State: JobPending, Restarts: 4, AdminComment: "slurmtide: capacity: x", Submitted: now, Begin: now}, nil},
+		"not held":                            {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-5 * time.Second), Begin: now.Add(30 * time.Second)}, []JobBack{{Job: 7, Times: 3, Rested: 5 * time.Second}}},
+		"still on its nodes":                  {SlurmJob{State: JobPending | JobCompleting, Restarts: 4, AdminComment: told, Submitted: now.Add(-time.Hour), Begin: now.Add(-time.Hour)}, []JobBack{{Job: 7, Times: 3}}},
+		"rests":                               {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-5 * time.Second), Begin: now.Add(full - 5*time.Second)}, []JobBack{{Job: 7, Times: 3, Rested: 5 * time.Second, Rests: true}}},
+		"told to rest, and started by people": {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told + " (rests until 2026-05-01T12:01:55Z)", Submitted: now.Add(-5 * time.Second), Begin: now.Add(-time.Second)}, []JobBack{{Job: 7, Times: 3, Rested: 5 * time.Second, Rests: true}}},
+		"told to rest the time before":        {SlurmJob{State: JobPending, Restarts: 5, AdminComment: told + " (rests until 2026-05-01T12:01:55Z)", Submitted: now, Begin: now}, nil},
+		"has rested":                          {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-full), Begin: now.Add(-time.Minute)}, []JobBack{{Job: 7, Times: 3, Rested: full, Rests: true}}},
+		"told, not yet off":                   {SlurmJob{State: JobRunning | JobConfiguring, Restarts: 3, AdminComment: told}, []JobBack{{Job: 7, Times: 3, Leaves: true}}},
+		"told, and yet runs":                  {SlurmJob{State: JobRunning, Restarts: 3, AdminComment: told}, nil},
+		"boots once more":                     {SlurmJob{State: JobRunning | JobConfiguring, Restarts: 4, AdminComment: told}, nil},
+		"ran in between":                      {SlurmJob{State: JobPending, Restarts: 5, AdminComment: told, Submitted: now, Begin: now}, nil},
+		"never given back":                    {SlurmJob{State: JobPending, Submitted: now, Begin: now}, nil},
+		"ended":                               {SlurmJob{State: JobCancelled, Restarts: 4, AdminComment: told, Submitted: now, Begin: now}, nil},
+		"a comment of before":                 {SlurmJob{State: JobPending, Restarts: 4, AdminComment: "slurmtide: capacity: x", Submitted: now, Begin: now}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.job.ID = 7

@@ -70,7 +70,15 @@ func (b *Bridge) holdJob(ctx context.Context, a powersave.HoldJob) powersave.Eve
 		case !j.State.Has(powersave.JobPending):
 			err = fmt.Errorf("job %s is %s", j.Name(), j.State)
 		default:
-			if err = b.updateJob(ctx, powersave.JobUpdate{ID: j.ID, Begin: begin}); err == nil {
+			comment, before := powersave.RestComment(j, begin)
+			if before { // people may have it start sooner
+				continue
+			}
+			u := powersave.JobUpdate{ID: j.ID, Begin: begin}
+			if comment != j.AdminComment {
+				u.AdminComment = &comment // with one call: a bridge that finds it knows
+			}
+			if err = b.updateJob(ctx, u); err == nil {
 				b.Log.Info("job rests", "job", j.Name(), "request", a.Request, "until", begin, "restarts", j.Restarts)
 			}
 		}

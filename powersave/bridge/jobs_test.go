@@ -140,6 +140,8 @@ func TestJobGivenBackBeforeRestartRests(t *testing.T) {
 			7: {ID: 7, State: powersave.JobPending, Restarts: 3, AdminComment: vain, Submitted: now.Add(-10 * time.Second), Begin: now.Add(20 * time.Second)},
 			8: {ID: 8, State: powersave.JobPending, Restarts: 3, AdminComment: vain, Submitted: now.Add(-10 * time.Second), Begin: now.Add(5 * time.Minute)},
 			9: {ID: 9, State: powersave.JobPending},
+			// Somebody wants it to start now.
+			10: {ID: 10, State: powersave.JobPending, Restarts: 3, AdminComment: vain + " (rests until 2000-01-01T00:01:30Z)", Submitted: now.Add(-10 * time.Second), Begin: now},
 		}
 		_, stop := w.start(t, dir)
 		defer stop()
@@ -151,7 +153,7 @@ func TestJobGivenBackBeforeRestartRests(t *testing.T) {
 					begins = append(begins, line)
 				}
 			}
-			assert.Equal(t, []string{"job 7, begin 2000-01-01T00:01:35Z"}, begins, "as long as after the third time, less the 10 s it has rested")
+			assert.Equal(t, []string{`job 7, admin comment "` + vain + ` (rests until 2000-01-01T00:01:35Z)", begin 2000-01-01T00:01:35Z`}, begins, "as long as after the third time, less the 10 s it has rested")
 		})
 	})
 }
@@ -201,4 +203,13 @@ func TestTellHetJob(t *testing.T) {
 		`job 7, admin comment "slurmtide: capacity: y (attempt 2)"`,
 		`job 8, admin comment "slurmtide: capacity: y (attempt 2, 2 in a row in vain)"`,
 	}, w.log)
+}
+
+// A job that its record says to rest is not held off once more: somebody may have it start at once.
+func TestHoldJobOnce(t *testing.T) {
+	w := newWorld()
+	w.jobs = map[uint32]powersave.SlurmJob{7: {ID: 7, State: powersave.JobPending, Restarts: 1, AdminComment: "slurmtide: image: x (attempt 1) (rests until 2000-01-01T00:01:30Z)"}}
+	held := New(Config{Slurm: w, Log: slog.New(slog.DiscardHandler)}).holdJob(t.Context(), powersave.HoldJob{Job: 7, Serial: 5, Delay: time.Minute})
+	assert.Equal(t, powersave.JobHeld{Job: 7, Serial: 5}, held)
+	assert.Empty(t, w.log)
 }

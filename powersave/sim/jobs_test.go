@@ -382,6 +382,7 @@ func (w *world) holdJob(a powersave.HoldJob, begin time.Time, life int) {
 		}
 		w.mayHold(j, a, begin)
 		j.begin, j.heldRun = begin, j.restarts
+		j.comment, _ = powersave.RestComment(powersave.SlurmJob{AdminComment: j.comment, Restarts: j.restarts}, begin)
 		if w.any(holdLost) {
 			answer.Err = "timeout"
 			j.holds--
