@@ -46,9 +46,9 @@ func bridgeCommand() *urfave.Command {
 			cli.SpoolFlag(),
 			&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName; NodeSets with this spec.clusterRef are served (required)"},
 			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "namespace of the NodeSets and pods (required)"},
-			&urfave.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
+			&urfave.StringFlag{Name: "kubeconfig", TakesFile: true, EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
 			&urfave.StringFlag{Name: "slurmrestd", EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path (required)"},
-			&urfave.StringFlag{Name: "jwt-key", Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"},
+			&urfave.StringFlag{Name: "jwt-key", TakesFile: true, Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"},
 			&urfave.StringFlag{Name: "jwt-user", Value: "slurm", Usage: "user the tokens are for: SlurmUser"},
 			&urfave.StringFlag{Name: "conf-server", EnvVars: []string{"SLURMTIDE_CONF_SERVER"}, Usage: "slurmd --conf-server for the pods: host[:port] of slurmctld as pods reach it (default: slurm.conf comes with the pod template)"},
 			&urfave.StringFlag{Name: "pod-service", Usage: "headless service that gives the pods DNS names"},
@@ -61,16 +61,16 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"},
 			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
-			&urfave.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
-			&urfave.StringFlag{Name: "log-format", Value: "text", Usage: "text or json"},
+			daemon.LogLevelFlag(),
+			daemon.LogFormatFlag(),
 		},
 		Action: runBridge,
 	}
 }
 
 func runBridge(c *urfave.Context) error {
-	if c.NArg() > 0 {
-		return cli.UsageError("bridge takes no arguments, got %q", c.Args().First())
+	if err := cli.NoArguments(c, ""); err != nil {
+		return err
 	}
 	if err := cli.Require(c, "cluster", "namespace", "slurmrestd"); err != nil {
 		return err

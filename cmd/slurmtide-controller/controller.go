@@ -44,23 +44,23 @@ func controllerCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "lease-namespace", Usage: "namespace of the Lease (default: the pod's own; with --namespace always that one)"},
 			&urfave.StringFlag{Name: "cluster-domain", Value: "cluster.local", Usage: "Kubernetes' DNS domain"},
 			&urfave.StringFlag{Name: "bridge-role", Value: "slurmtide-bridge", Usage: "ClusterRole that bridges get for their namespace"},
-			&urfave.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
+			&urfave.StringFlag{Name: "kubeconfig", TakesFile: true, EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
 			&urfave.StringSliceFlag{Name: "kinds", Usage: "kinds whose objects are carried out, separated by commas (default: " + strings.Join(controlplane.Kinds(), ",") + ")"},
 			&urfave.IntFlag{Name: "workers", Value: 4, Usage: "objects that are handled at once"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9444", Usage: "where /metrics, /livez and /readyz are served; empty: nowhere"},
 			&urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"},
 			&urfave.Float64Flag{Name: "kube-qps", Value: 50, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: 100, Usage: "requests to the API server that may come at once"},
-			&urfave.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
-			&urfave.StringFlag{Name: "log-format", Value: "text", Usage: "text or json"},
+			daemon.LogLevelFlag(),
+			daemon.LogFormatFlag(),
 		},
 		Action: runController,
 	}
 }
 
 func runController(c *urfave.Context) error {
-	if c.NArg() > 0 {
-		return cli.UsageError("controller takes no arguments, got %q", c.Args().First())
+	if err := cli.NoArguments(c, ""); err != nil {
+		return err
 	}
 	if err := cli.Require(c, "image"); err != nil {
 		return err

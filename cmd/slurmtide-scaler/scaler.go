@@ -38,31 +38,31 @@ func scalerCommand() *urfave.Command {
 		Flags: []urfave.Flag{
 			&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName; NodeSets with this spec.clusterRef are known (required without --clusters)"},
 			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "namespace of the NodeSets; empty: there are none, and triggers give partition and node shape"},
-			&urfave.StringFlag{Name: "kubeconfig", EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
+			&urfave.StringFlag{Name: "kubeconfig", TakesFile: true, EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
 			&urfave.StringFlag{Name: "slurmrestd", EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path (required without --clusters)"},
-			&urfave.StringFlag{Name: "jwt-key", Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"},
+			&urfave.StringFlag{Name: "jwt-key", TakesFile: true, Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"},
 			&urfave.StringFlag{Name: "jwt-user", Value: "slurm", Usage: "user the tokens are for: SlurmUser, or another operator who sees all jobs"},
 			&urfave.StringFlag{Name: "select-type-parameters", Usage: "SelectTypeParameters of slurm.conf, where slurmrestd does not tell, before 26.05 (default: CR_Core_Memory)"},
-			&urfave.StringFlag{Name: "clusters", Usage: "YAML file of several clusters, in place of the flags above but --kubeconfig"},
+			&urfave.StringFlag{Name: "clusters", TakesFile: true, Usage: "YAML file of several clusters, in place of the flags above but --kubeconfig"},
 			&urfave.StringFlag{Name: "listen", Value: ":9442", Usage: "where KEDA is answered (gRPC)"},
-			&urfave.StringFlag{Name: "tls-cert", Usage: "certificate for --listen; files may be replaced at any time (default: no TLS)"},
-			&urfave.StringFlag{Name: "tls-key", Usage: "its key"},
-			&urfave.StringFlag{Name: "tls-client-ca", Usage: "CA of the certificates that clients must have (default: they need none)"},
+			&urfave.StringFlag{Name: "tls-cert", TakesFile: true, Usage: "certificate for --listen; files may be replaced at any time (default: no TLS)"},
+			&urfave.StringFlag{Name: "tls-key", TakesFile: true, Usage: "its key"},
+			&urfave.StringFlag{Name: "tls-client-ca", TakesFile: true, Usage: "CA of the certificates that clients must have (default: they need none)"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9443", Usage: "where /metrics, /explain, /livez and /readyz are served; empty: nowhere"},
 			&urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"},
 			&urfave.StringFlag{Name: "external-metrics", Usage: "where external.metrics.k8s.io/v1beta1 is served over HTTPS, for a plain HPA without KEDA, for example :6443 (default: nowhere)"},
 			&urfave.DurationFlag{Name: "max-age", Value: watch.DefaultMaxAge, Usage: "figures that are older are an error; when reads take long, three times as long as they take"},
 			&urfave.Float64Flag{Name: "rest", Value: watch.DefaultRest, Usage: "how long Slurm is left alone after a read, as a multiple of what the read took"},
-			&urfave.StringFlag{Name: "log-level", Value: "info", Usage: "debug, info, warn or error"},
-			&urfave.StringFlag{Name: "log-format", Value: "text", Usage: "text or json"},
+			daemon.LogLevelFlag(),
+			daemon.LogFormatFlag(),
 		},
 		Action: runScaler,
 	}
 }
 
 func runScaler(c *urfave.Context) error {
-	if c.NArg() > 0 {
-		return cli.UsageError("scaler takes no arguments, got %q", c.Args().First())
+	if err := cli.NoArguments(c, ""); err != nil {
+		return err
 	}
 	clusters, err := clustersOf(c)
 	if err != nil {

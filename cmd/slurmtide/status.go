@@ -39,12 +39,12 @@ func statusCommand() *urfave.Command {
 			"Exit status: 0 all is well; 1 the bridge does not answer; 2 wrong usage; 3 the bridge cannot read Slurm, Kubernetes or the lease.",
 		Flags: []urfave.Flag{
 			cli.SpoolFlag(),
-			&urfave.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json or yaml"},
+			cli.OutputFlag("table", "wide", "json", "yaml"),
 			&urfave.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "how long to wait for the bridge"},
 		},
 		Action: func(c *urfave.Context) error {
-			if c.NArg() > 0 {
-				return cli.UsageError("status takes no arguments, got %q", c.Args().First())
+			if err := cli.NoArguments(c, ""); err != nil {
+				return err
 			}
 			return status(c.Context, c.String("spool"), c.String("output"), c.Duration("timeout"), c.App.Writer)
 		},
@@ -52,11 +52,6 @@ func statusCommand() *urfave.Command {
 }
 
 func status(ctx context.Context, dir, format string, timeout time.Duration, w io.Writer) error {
-	switch format {
-	case "table", "wide", "json", "yaml":
-	default:
-		return cli.UsageError("unknown output %q: use table, wide, json or yaml", format)
-	}
 	if timeout <= 0 {
 		return cli.UsageError("--timeout is %v: give a time to wait, such as 5s", timeout)
 	}

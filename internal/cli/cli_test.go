@@ -22,16 +22,20 @@ func testApp(action error) *urfave.App {
 				&urfave.StringFlag{Name: "to"},
 				&urfave.DurationFlag{Name: "wait"},
 				&urfave.IntFlag{Name: "many"},
+				OutputFlag("table", "json", "yaml"),
 			},
 			Action: func(c *urfave.Context) error {
 				if err := Require(c, "from", "to"); err != nil {
 					return err
 				}
-				if _, err := c.App.Writer.Write([]byte(c.String("spool") + "\n")); err != nil {
+				if _, err := c.App.Writer.Write([]byte(c.String("spool") + "\n" + c.String("output") + "\n")); err != nil {
 					return err
 				}
 				return action
 			},
+		}, {
+			Name: "none", Subcommands: []*urfave.Command{{Name: "live"}},
+			Action: func(c *urfave.Context) error { return NoArguments(c, "say it with a flag") },
 		}, {
 			Name: "group", Subcommands: []*urfave.Command{{Name: "member"}},
 		}},
@@ -47,8 +51,8 @@ func TestRun(t *testing.T) {
 		stdout string // what it contains; "" is nothing at all
 		stderr string
 	}{
-		"runs":                   {args: "run --from a --to b", stdout: "/from/environment\n"},
-		"spool given":            {args: "run --from a --to b --spool /x", stdout: "/x\n"},
+		"runs":                   {args: "run --from a --to b", stdout: "/from/environment\ntable\n"},
+		"spool given":            {args: "run --from a --to b --spool /x", stdout: "/x\ntable\n"},
 		"fails":                  {args: "run --from a --to b", action: errors.New("broke"), code: ExitFailed, stdout: "\n", stderr: "prog: broke\n"},
 		"own code":               {args: "run --from a --to b", action: urfave.Exit("odd", 7), code: 7, stdout: "\n", stderr: "prog: odd\n"},
 		"only a code":            {args: "run --from a --to b", action: urfave.Exit("", 3), code: 3, stdout: "\n"},
@@ -59,6 +63,11 @@ func TestRun(t *testing.T) {
 		"unknown flag":           {args: "run --form a", code: ExitUsage, stderr: "prog: unknown flag --form (did you mean --from?); see `prog run --help`\n"},
 		"flag without its value": {args: "run --from", code: ExitUsage, stderr: "prog: flag --from needs a value; see `prog run --help`\n"},
 		"no duration":            {args: "run --wait 5", code: ExitUsage, stderr: "prog: wrong value \"5\" for flag --wait: write a duration such as 500ms, 5s or 2m; see `prog run --help`\n"},
+		"no such output":         {args: "run -o jsno", code: ExitUsage, stderr: "prog: wrong value \"jsno\" for flag -o: use table, json or yaml (did you mean json?); see `prog run --help`\n"},
+		"output far from all":    {args: "run --output picture", code: ExitUsage, stderr: "prog: wrong value \"picture\" for flag --output: use table, json or yaml; see `prog run --help`\n"},
+		"output in capitals":     {args: "run --from a --to b -o JSON", stdout: "\njson\n"},
+		"an argument too many":   {args: "none x", code: ExitUsage, stderr: "prog: none takes no arguments, got \"x\"; say it with a flag\n"},
+		"nearly a subcommand":    {args: "none lvie", code: ExitUsage, stderr: "prog: none takes no arguments, got \"lvie\" (did you mean live?); say it with a flag\n"},
 		"no number":              {args: "run --many few", code: ExitUsage, stderr: "prog: wrong value \"few\" for flag --many: it cannot be read; see `prog run --help`\n"},
 		"unknown short flag":     {args: "run -x", code: ExitUsage, stderr: "prog: unknown flag -x; see `prog run --help`\n"},
 		"unknown command":        {args: "rnu", code: ExitUsage, stderr: "prog: unknown command \"rnu\" (did you mean run?); see `prog --help`\n"},

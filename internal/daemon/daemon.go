@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	urfave "github.com/urfave/cli/v2"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -66,6 +67,16 @@ func Tokens(keyFile, user string) slurmrest.TokenSource {
 	default:
 		return slurmrest.Scontrol{User: user}
 	}
+}
+
+// LogLevelFlag is --log-level.
+func LogLevelFlag() urfave.Flag {
+	return &urfave.GenericFlag{Name: "log-level", Value: cli.OneOf("info", "debug", "info", "warn", "error"), Usage: "debug, info, warn or error"}
+}
+
+// LogFormatFlag is --log-format.
+func LogFormatFlag() urfave.Flag {
+	return &urfave.GenericFlag{Name: "log-format", Value: cli.OneOf("text", "text", "json"), Usage: "text or json"}
 }
 
 // NewLogger makes the logger for --log-level and --log-format.

@@ -2,11 +2,14 @@
 package doctorcli
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"text/tabwriter"
 
 	urfave "github.com/urfave/cli/v2"
 	"sigs.k8s.io/yaml"
@@ -27,30 +30,21 @@ const ExitStatus = "Exit status: 0 nothing is wrong, or there are warnings and h
 // Flags are those of every doctor.
 func Flags() []urfave.Flag {
 	return []urfave.Flag{
-		&urfave.StringFlag{Name: "slurm-conf", EnvVars: []string{"SLURM_CONF"}, DefaultText: "/etc/slurm/slurm.conf", Usage: "the file to look at; gres.conf, cgroup.conf and slurmtide.conf are looked for beside it"},
+		&urfave.StringFlag{Name: "slurm-conf", TakesFile: true, EnvVars: []string{"SLURM_CONF"}, DefaultText: "/etc/slurm/slurm.conf", Usage: "the file to look at; gres.conf, cgroup.conf and slurmtide.conf are looked for beside it"},
 		&urfave.StringFlag{Name: "slurm-version", DefaultText: "what scontrol on this host says, or " + gather.Newest.String(), Usage: "version of slurmctld, such as 24.11"},
-		&urfave.StringFlag{Name: "host", Value: string(gather.HostAuto), Usage: "whether this is slurmctld's host, so that programs, spool and keys are looked at: yes, no or auto"},
-		&urfave.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "text", Usage: "text, json or yaml"},
+		&urfave.GenericFlag{Name: "host", Value: cli.OneOf(string(gather.HostAuto), string(gather.HostYes), string(gather.HostNo), string(gather.HostAuto)),
+			Usage: "whether this is slurmctld's host, so that programs, spool and keys are looked at: yes, no or auto"},
+		cli.OutputFlag("text", "table", "json", "yaml"),
 		&urfave.BoolFlag{Name: "fix", Usage: "print a unified diff (for patch -p1) that mends what an edit of slurm.conf can mend; the rest goes to standard error"},
 	}
 }
 
 // Run looks, prints and returns the exit status as an error. more adds facts that files do not tell; nil: there are none.
 func Run(c *urfave.Context, more func(*doctor.Facts) error) error {
-	if c.NArg() > 0 {
-		return cli.UsageError("%s takes no arguments, got %q; name a file with --slurm-conf", c.Command.Name, c.Args().First())
+	if err := cli.NoArguments(c, "name a file with --slurm-conf"); err != nil {
+		return err
 	}
 	format, look := c.String("output"), gather.Host(c.String("host"))
-	switch format {
-	case "text", "json", "yaml":
-	default:
-		return cli.UsageError("unknown output %q: use text, json or yaml", format)
-	}
-	switch look {
-	case gather.HostAuto, gather.HostYes, gather.HostNo:
-	default:
-		return cli.UsageError("--host is %q: use yes, no or auto", look)
-	}
 	if c.Bool("fix") && c.IsSet("output") {
 		return cli.UsageError("--fix prints a diff: leave --output out")
 	}
@@ -143,6 +137,8 @@ func (r Report) print(w io.Writer, format string, colour bool) error {
 		text = append(text, '\n')
 	case "yaml":
 		text, err = yaml.Marshal(r)
+	case "table":
+		text, err = r.table()
 	default:
 		text = []byte(r.text(colour))
 	}
@@ -151,6 +147,18 @@ func (r Report) print(w io.Writer, format string, colour bool) error {
 	}
 	_, err = w.Write(text)
 	return err
+}
+
+// table is for people who look through many findings.
+func (r Report) table() ([]byte, error) {
+	var b bytes.Buffer
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "SEVERITY\tRULE\tWHERE\tSEEN\tDO")
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.Severity, f.Rule, cmp.Or(f.place, "-"), f.Seen, f.Remedy)
+	}
+	err := w.Flush()
+	return b.Bytes(), err
 }
 
 // text is for people.
