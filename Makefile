@@ -25,7 +25,7 @@ build: ## build the programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: generate
-generate: ## regenerate clients, deep copies and CRDs from the types, and the values of the charts
+generate: ## regenerate clients, deep copies and CRDs from the types, the values of the charts, and the manual pages
 	hack/codegen/generate.sh
 
 .PHONY: clean
@@ -35,7 +35,7 @@ clean: ## remove bin/ and out/
 ##@ Test
 
 .PHONY: test
-test: vet lint unit charts simulate localcluster-unit fuzz verify-generated localcluster-integration integration ## everything: vet, lint, unit tests, charts, simulator, fuzz smoke, generated files, integration with both Slurm versions
+test: vet lint unit shells charts simulate localcluster-unit fuzz verify-generated localcluster-integration integration ## everything: vet, lint, unit tests, shells, charts, simulator, fuzz smoke, generated files, integration with both Slurm versions
 
 .PHONY: vet
 vet: ## go vet, with every build tag
@@ -51,6 +51,12 @@ lint: ## golangci-lint with .golangci.yml, shellcheck on the scripts
 .PHONY: unit
 unit: ## unit tests with the race detector
 	hack/gotest.sh -race ./...
+
+.PHONY: shells
+shells: ## completion in bash, zsh and fish
+	hack/need.sh zsh zsh
+	hack/need.sh fish fish
+	SLURMTIDE_SHELLS='bash zsh fish' $(GO) test -count=1 -run TestCompletion ./cmd/slurmtide
 
 .PHONY: charts
 charts: ## lint and render the Helm charts; builds Helm once

@@ -17,11 +17,14 @@ import (
 var version = "dev"
 
 func main() {
-	app := &urfave.App{
+	os.Exit(cli.Run(context.Background(), newApp(), cli.Daemon(os.Args, "bridge", "doctor"), os.Stdin, os.Stdout, os.Stderr))
+}
+
+func newApp() *urfave.App {
+	return &urfave.App{
 		Name:     "slurmtide",
 		Usage:    "the daemons of Slurmtide",
 		Version:  version,
 		Commands: []*urfave.Command{bridgeCommand(), doctorCommand()},
 	}
-	os.Exit(cli.Run(context.Background(), app, cli.Daemon(os.Args, "bridge", "doctor"), os.Stdin, os.Stdout, os.Stderr))
 }

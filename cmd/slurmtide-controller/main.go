@@ -15,11 +15,14 @@ import (
 var version = "dev"
 
 func main() {
-	app := &urfave.App{
+	os.Exit(cli.Run(context.Background(), newApp(), cli.Daemon(os.Args, "controller"), os.Stdin, os.Stdout, os.Stderr))
+}
+
+func newApp() *urfave.App {
+	return &urfave.App{
 		Name:     "slurmtide",
 		Usage:    "the daemons of Slurmtide",
 		Version:  version,
 		Commands: []*urfave.Command{controllerCommand()},
 	}
-	os.Exit(cli.Run(context.Background(), app, cli.Daemon(os.Args, "controller"), os.Stdin, os.Stdout, os.Stderr))
 }

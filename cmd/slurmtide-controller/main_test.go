@@ -13,4 +13,6 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"slurmtide": main, "slurmtide-controller": main})
 }
 
+func TestManPages(t *testing.T) { clitest.ManPages(t, newApp()) }
+
 func TestScripts(t *testing.T) { clitest.Run(t, "slurmtide") }

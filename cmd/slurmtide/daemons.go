@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	urfave "github.com/urfave/cli/v2"
+
+	"github.com/slurmtide/slurmtide/internal/cli"
 )
 
 func bridgeCommand() *urfave.Command {
@@ -31,9 +33,17 @@ func daemonCommand(name, usage string) *urfave.Command {
 		Name:            name,
 		Usage:           usage,
 		SkipFlagParsing: true, // flags, --help among them, are the daemon's
+		BashComplete:    func(c *urfave.Context) { elsewhere("slurmtide-"+name, name, c) },
 		Action: func(c *urfave.Context) error {
 			return fmt.Errorf("starting the %s: %w", name, become("slurmtide-"+name, c.Command.Name, c.Args().Slice()))
 		},
+	}
+}
+
+// elsewhere lets a daemon's program complete what stands behind one of its commands. Where there is none nothing is proposed.
+func elsewhere(daemon, command string, c *urfave.Context) {
+	if err := become(daemon, cli.CompleteCall, append([]string{command}, c.Args().Slice()...)); err != nil {
+		return
 	}
 }
 

@@ -19,6 +19,7 @@ func doctorCommand() *urfave.Command {
 			Name:            "live",
 			Usage:           "look at NodeSets, rights, slurmrestd, clocks and name service, too",
 			SkipFlagParsing: true, // flags, --help among them, are the bridge's program's, which has the clients
+			BashComplete:    func(c *urfave.Context) { elsewhere("slurmtide-bridge", "doctor", c) },
 			Action: func(c *urfave.Context) error {
 				return fmt.Errorf("starting the doctor: %w", become("slurmtide-bridge", "doctor", c.Args().Slice()))
 			},

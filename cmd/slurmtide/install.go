@@ -26,7 +26,7 @@ func installProgramsCommand() *urfave.Command {
 			"and writable by nobody else, or Slurm turns power saving off.",
 		Flags: []urfave.Flag{
 			&urfave.BoolFlag{Name: "reconfigure", Usage: "copy reconfigure, too, which runs beside slurmctld in a pod of the control plane"},
-			&urfave.StringFlag{Name: "from", Usage: "directory that holds the programs (default: where this program lies)"},
+			&urfave.StringFlag{Name: "from", TakesFile: true, Usage: "directory that holds the programs (default: where this program lies)"},
 		},
 		Action: func(c *urfave.Context) error {
 			if c.NArg() != 1 {

@@ -16,7 +16,11 @@ import (
 var version = "dev"
 
 func main() {
-	app := &urfave.App{
+	os.Exit(cli.Run(context.Background(), newApp(), os.Args, os.Stdin, os.Stdout, os.Stderr))
+}
+
+func newApp() *urfave.App {
+	return &urfave.App{
 		Name:      "slurmtide",
 		Usage:     "run Slurm nodes as Kubernetes pods, from zero and back",
 		UsageText: "slurmtide COMMAND [options]",
@@ -31,9 +35,9 @@ func main() {
 			doctorCommand(),
 			hostlistCommand(),
 			installProgramsCommand(),
+			completionCommand(),
 		},
 	}
-	os.Exit(cli.Run(context.Background(), app, os.Args, os.Stdin, os.Stdout, os.Stderr))
 }
 
 // ownDir is where this program lies; the other programs lie beside it.

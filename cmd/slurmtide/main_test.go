@@ -26,6 +26,8 @@ func TestMain(m *testing.M) {
 	}})
 }
 
+func TestManPages(t *testing.T) { clitest.ManPages(t, newApp()) }
+
 func TestScripts(t *testing.T) { clitest.Run(t, "slurmtide") }
 
 // What these packages do at initialisation is what made every command slow.

@@ -4,6 +4,7 @@
 #     helm/slurmtide-crds/templates/ (CRDs)
 #   from helm/*/values.in.yaml and the CRDs: values.yaml, values.schema.json and the table in README.md beside it
 #   from scaler/external/externalscaler/*.proto: *.pb.go beside it
+#   from the command lines of cmd/slurmtide*: man/
 #
 #   generate.sh          write the files
 #   generate.sh verify   write nothing, fail with a diff when a file is not up to date
@@ -83,6 +84,13 @@ done
 mapfile -t targets < <(printf '%s\n' "${targets[@]}" | sort -u)
 
 cd "$root"
+# Programs write their pages themselves: after all else, since it is compiled into them.
+pages() {
+	mkdir -p "$out/man"
+	for program in slurmtide slurmtide-bridge slurmtide-controller slurmtide-scaler; do
+		env -u SLURM_CONF go run "./cmd/$program" __man "$out/man"
+	done
+}
 if [ "$mode" = write ]; then
 	for target in "${targets[@]}"; do
 		rm -rf "$target"
@@ -90,8 +98,13 @@ if [ "$mode" = write ]; then
 		mkdir -p "$(dirname "$target")"
 		cp -r "$out/$target" "$target"
 	done
+	pages
+	rm -rf man
+	cp -r "$out/man" man
 	exit 0
 fi
+pages
+targets+=(man)
 stale=0
 for target in "${targets[@]}"; do
 	diff -ruN "$target" "$out/$target" || stale=1

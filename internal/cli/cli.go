@@ -37,18 +37,26 @@ func Run(ctx context.Context, app *urfave.App, args []string, stdin io.Reader, s
 	}
 	if len(args) > 1 {
 		switch args[1] {
+		case CompleteCall:
+			return ended(app, printCompletion(app, args[2:], stdout))
+		case manCall:
+			return ended(app, writeManPages(app, strings.Join(args[2:], "")))
 		case "help":
 			args = append(append([]string{args[0]}, args[2:]...), "--help")
 		case "version":
 			args = []string{args[0], "--version"}
 		}
 	}
-	err := app.RunContext(ctx, args)
+	return ended(app, app.RunContext(ctx, args))
+}
+
+// ended says what went wrong, if anything did, and gives the exit code.
+func ended(app *urfave.App, err error) int {
 	if err == nil {
 		return 0
 	}
 	if err.Error() != "" { // an exit code may be all there is to say
-		fmt.Fprintf(stderr, "%s: %v\n", app.Name, err)
+		fmt.Fprintf(app.ErrWriter, "%s: %v\n", app.Name, err)
 	}
 	if coded, ok := errors.AsType[urfave.ExitCoder](err); ok {
 		return coded.ExitCode()
@@ -162,7 +170,7 @@ func didYouMean(given string, names []string) string {
 // Daemon is the command line of a daemon's program. slurmtide passes on what it was called with: slurmtide
 // bridge --cluster c. Somebody who starts the program directly need not say bridge. others are commands that it has, too.
 func Daemon(args []string, command string, others ...string) []string {
-	if len(args) > 1 && (args[1] == command || args[1] == "--version" || slices.Contains(others, args[1])) {
+	if len(args) > 1 && (args[1] == command || args[1] == CompleteCall || args[1] == manCall || args[1] == "--version" || slices.Contains(others, args[1])) {
 		return args
 	}
 	return slices.Insert(slices.Clone(args), min(1, len(args)), command)

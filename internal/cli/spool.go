@@ -12,7 +12,7 @@ import (
 // SpoolFlag is --spool. Its default is what slurmtide.conf says, so that people need not
 // repeat it.
 func SpoolFlag() urfave.Flag {
-	return spoolFlag{&urfave.StringFlag{Name: "spool", Usage: "spool directory shared with the programs that slurm.conf names"}}
+	return spoolFlag{&urfave.StringFlag{Name: "spool", TakesFile: true, Usage: "spool directory shared with the programs that slurm.conf names"}}
 }
 
 type spoolFlag struct{ *urfave.StringFlag }

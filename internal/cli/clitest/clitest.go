@@ -3,11 +3,18 @@ package clitest
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	urfave "github.com/urfave/cli/v2"
+
+	"github.com/slurmtide/slurmtide/internal/cli"
 )
 
 // Run runs the scripts in testdata/script. They have one more command, which wants an exit
@@ -40,5 +47,17 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if strconv.Itoa(code) != args[0] {
 		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+// ManPages fails t if the manual pages in the repository are not those of a program in cmd.
+func ManPages(t *testing.T, app *urfave.App) {
+	t.Helper()
+	pages := cli.ManPages(app)
+	require.NotEmpty(t, pages)
+	for name, want := range pages {
+		have, err := os.ReadFile(filepath.Join("../../man", name))
+		require.NoError(t, err, "make generate writes it")
+		assert.Equal(t, want, string(have), "%s: make generate writes it anew", name)
 	}
 }
