@@ -161,9 +161,11 @@ func (e *Engine) decideBoot(n *node) {
 			e.decideSettled(n)
 			return
 		case state.Any(NodePoweringUp):
-			if b.unsure && state.Any(NodeIdle) { // those that waited for it have left it
+			if state.Any(NodeIdle) { // those that waited for it may have left it
 				for _, id := range slices.Clone(n.jobs) {
-					e.leave(n, id)
+					if g := e.gangs[id]; b.unsure || g.lost && b.release == nil && n.readAt.After(g.joined[n.name]) {
+						e.leave(n, id)
+					}
 				}
 			}
 			b.unsure = false

@@ -28,6 +28,7 @@ type gang struct {
 	deadline time.Time            // of what came last
 	joined   map[string]time.Time // when it was to have each of nodes
 	parted   string               // why: slurmctld has taken a node from it that was not up yet
+	lost     bool                 // it has left one that was up
 }
 
 // remember notes which nodes a job waits for: those with a boot in hand. The others of the job
@@ -116,7 +117,7 @@ func (e *Engine) join(n *node, job uint32, asked time.Time, resumeTimeout time.D
 	}
 	g.rest = slices.DeleteFunc(g.rest, func(name string) bool { return name == n.name })
 	if !slices.Contains(n.jobs, job) {
-		g.parted = ""
+		g.parted, g.lost = "", false
 		n.jobs, g.nodes = append(n.jobs, job), append(g.nodes, n.name)
 	} else if !g.deadline.IsZero() { // else its gate came before the request, which knows ResumeTimeout
 		return

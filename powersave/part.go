@@ -92,6 +92,19 @@ func (e *Engine) part(n *node, jobs []uint32, why string) {
 	}
 }
 
+// missesMembers notes that Slurm no longer shows a job on n, which had come up for it while others of its nodes boot: slurmctld takes a job off all
+// its nodes when one fails. Unlike one that was given back it may start again at once, on what boots.
+func (e *Engine) missesMembers(n *node) {
+	if n.slurm.State.Any(inUse) {
+		return
+	}
+	for _, id := range n.upFor {
+		if g := e.gangs[id]; g != nil && slices.Contains(g.up, n.name) {
+			g.lost = true
+		}
+	}
+}
+
 // parted says that n, idle as Slurm shows it, is powered up, or has just come up, only for jobs that have parted, and why.
 func (e *Engine) parted(n *node) (reason string, parted bool) {
 	b := n.boot

@@ -130,6 +130,7 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 			e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // what else has become of it is not to wait for PollIdle once more
 		}
 		e.seeReserved(n)
+		e.missesMembers(n)
 	}
 	for _, name := range ev.Unknown {
 		// Only a complete read tells that a node does not exist.
