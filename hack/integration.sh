@@ -5,7 +5,7 @@
 #   SLURM_VERSIONS="26.05"   only these Slurm versions
 #   RUN=TestJobs             only these tests
 #   KEEP=1                   leave the cluster up
-#   PARALLEL=7               stacks at once: they mostly wait
+#   PARALLEL=8               stacks at once: they mostly wait
 #   TAGS=integration,load    larger tests
 #   QUEUES=200               of TestDemand, 12 otherwise
 #   JOBS=20000               of TestScalerLongQueue, 4000 otherwise
@@ -77,4 +77,4 @@ case ${TAGS:-} in *keda*)
 	;;
 esac
 step "tests"
-hack/gotest.sh -tags "${TAGS:-integration}" -count=1 -p 2 -parallel "${PARALLEL:-7}" -timeout 45m ${RUN:+-run "$RUN"} ./kube/... ./hack/stack/... ./test/...
+hack/gotest.sh -tags "${TAGS:-integration}" -count=1 -p 2 -parallel "${PARALLEL:-8}" -timeout 45m ${RUN:+-run "$RUN"} ./kube/... ./hack/stack/... ./test/...

@@ -24,6 +24,7 @@ import (
 // A het job of three components, one of which gets no room: all nodes of all of them are given back with the reason, the job rests as a
 // whole, and runs when there is room. With start gates these tell who belongs together, without them the job's record does.
 func TestHetJobs(t *testing.T) {
+	t.Parallel()
 	for name, gate := range map[string]bool{"gates": true, "no gates": false} {
 		t.Run(name, func(t *testing.T) {
 			forFaults(t, func(t *testing.T, version string) {
