@@ -97,3 +97,30 @@ func TestProbes(t *testing.T) {
 		})
 	}
 }
+
+// A startup probe is added only with a liveness probe that is asked for, and not in place of the daemon's own.
+func TestAddedStartupProbe(t *testing.T) {
+	asks := func(path string) *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path}}, PeriodSeconds: 5}
+	}
+	live := &v1alpha1.DaemonOptions{LivenessProbe: &v1alpha1.ProbeOptions{PeriodSeconds: 9}}
+	tests := map[string]struct {
+		own     *corev1.Probe
+		options *v1alpha1.DaemonOptions
+		want    *corev1.Probe
+	}{
+		"nothing said":      {options: &v1alpha1.DaemonOptions{}},
+		"only of readiness": {options: &v1alpha1.DaemonOptions{ReadinessProbe: &v1alpha1.ProbeOptions{PeriodSeconds: 3}}},
+		"liveness":          {options: live, want: &corev1.Probe{ProbeHandler: asks("/ready").ProbeHandler, PeriodSeconds: 1, FailureThreshold: math.MaxInt32}},
+		"liveness, own":     {own: asks("/started"), options: live, want: asks("/started")},
+		"nothing said, own": {own: asks("/started"), options: &v1alpha1.DaemonOptions{}, want: asks("/started")},
+		"no options at all": {},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := corev1.Container{StartupProbe: test.own, ReadinessProbe: asks("/ready")}
+			withProbes(&c, test.options)
+			assert.Equal(t, test.want, c.StartupProbe)
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 
 	tidefake "github.com/slurmtide/slurmtide/kube/generated/clientset/versioned/fake"
 	"github.com/slurmtide/slurmtide/powersave"
@@ -74,4 +75,21 @@ func TestHostConditions(t *testing.T) {
 		assert.Equal(t, []string{"host h2 "}, update(newHost("h2")))
 		assert.Empty(t, keepsOff("cpu-3"))
 	}, Options{HostConditions: conditions}, newNodeSet("cpu", "cpu-[0-9]"), newHost("h1"), hang(newHost("h2"), "Healthy", corev1.ConditionFalse))
+}
+
+// The informer lists hosts in any order; pods made one after another are alike.
+func TestBadHostsAreSorted(t *testing.T) {
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	var want []string
+	for i := range 26 {
+		name := "h-" + string(rune('a'+i))
+		h := newHost(name)
+		if i%2 == 0 {
+			h.Status.Conditions = append(h.Status.Conditions, corev1.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionTrue})
+			want = append(want, name)
+		}
+		require.NoError(t, store.Add(h))
+	}
+	c := &Client{hosts: store, opts: Options{HostConditions: []HostCondition{{"KernelDeadlock", corev1.ConditionTrue}}}}
+	assert.Equal(t, want, c.badHosts())
 }
