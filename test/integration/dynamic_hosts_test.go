@@ -49,14 +49,14 @@ func TestDynamicHosts(t *testing.T) {
 			c.scaleDyn(1)
 			c.waitRecords(1)
 			var uid string
-			for name, pod := range c.slurmdPods() {
-				node, uid = name, string(pod.UID)
+			for _, pod := range c.slurmdPods() {
+				uid = string(pod.UID)
 			}
 			c.cordon(host, true)
 			c.eventually("the idle node to leave", func() (bool, string) {
 				for _, pod := range c.slurmdPods() {
-					if string(pod.UID) == uid {
-						return false, show()
+					if string(pod.UID) == uid { // its record may be gone already
+						return false, pod.Name + " has still its pod"
 					}
 				}
 				return true, ""
