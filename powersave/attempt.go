@@ -139,7 +139,7 @@ func (e *Engine) attemptOf(n *node) (Attempt, bool) {
 	case n.boot.attempt != nil:
 		return *n.boot.attempt, true
 	case n.pod != nil && n.set != "":
-		return e.sets[n.set].Attempt(n.pod.Offering), true
+		return e.sets[n.set].AttemptOf(*n.pod), true
 	}
 	return Attempt{}, false
 }

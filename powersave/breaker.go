@@ -54,7 +54,7 @@ type BreakerRecord struct {
 }
 
 // Attempt is leave to make one pod. The boot keeps it and reports what came of it with exactly one
-// of Failed, Succeeded and ProbeGone. One that is made up from a pod found after a restart, by NodeSet.Attempt,
+// of Failed, Succeeded and ProbeGone. One that is made up from a pod found after a restart, by NodeSet.AttemptOf,
 // is an attempt like any other that is not a probe.
 type Attempt struct {
 	NodeSet, Offering string
@@ -67,6 +67,16 @@ type Attempt struct {
 // Attempt is one on an offering, of the NodeSet's present spec.
 func (s NodeSet) Attempt(offering string) Attempt {
 	return Attempt{NodeSet: s.Name, Offering: offering, Spec: s.SpecGeneration, SpecHash: s.SpecHash}
+}
+
+// AttemptOf is the one that a pod of the NodeSet stands for which somebody else has made. Of which spec one of another revision is nobody
+// knows, only that it is not the present one: its failure is not held against that.
+func (s NodeSet) AttemptOf(p Pod) Attempt {
+	a := s.Attempt(p.Offering)
+	if s.Revision != "" && p.Revision != s.Revision {
+		a.Spec, a.SpecHash = 0, ""
+	}
+	return a
 }
 
 // sameSpec says that nothing has been changed since that could help a boot. Where a hash is not known any change counts.

@@ -259,7 +259,7 @@ func (p *Planner) takePods() {
 			if !n.tried {
 				n.attempt, n.tried = powersave.NodeSet{Name: pod.NodeSet}.Attempt(pod.Offering), true
 				if s := p.sets[pod.NodeSet]; s != nil {
-					n.attempt = s.Attempt(pod.Offering)
+					n.attempt = s.AttemptOf(*pod)
 				}
 			}
 		}
