@@ -52,7 +52,9 @@ type RoomAsked struct {
 	Trouble Trouble
 	// OfJob: it is the job that asks for what cannot be asked for; nothing is wrong with its NodeSets.
 	OfJob bool
-	Err   string
+	// Everywhere: nothing can be asked for, whatever a NodeSet says: a right is missing, or the API.
+	Everywhere bool
+	Err        string
 }
 
 // ReadRooms asks what has become of all requests. At most one is under way. Answered by RoomsRead.
@@ -60,9 +62,10 @@ type ReadRooms struct{}
 
 // RoomsRead answers ReadRooms: all requests of the cluster, or why they cannot be read.
 type RoomsRead struct {
-	Rooms   []Room
-	Trouble Trouble
-	Err     string
+	Rooms      []Room
+	Trouble    Trouble
+	Everywhere bool // as RoomAsked's
+	Err        string
 }
 
 // DropRoom asks for a request to go. Answered by RoomDropped.

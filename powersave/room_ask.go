@@ -21,8 +21,22 @@ type room struct {
 	asking  bool
 	tries   int
 	retryAt time.Time
-	problem string
-	trouble Trouble
+	problem roomProblem
+}
+
+// roomProblem is why requests cannot be made, or read.
+type roomProblem struct {
+	text       string // "": they can
+	trouble    Trouble
+	everywhere bool // no change of a NodeSet can mend it
+}
+
+// hold has the boot wait for what the problem says, if there is one: one that is everywhere is as if its pod could not be made.
+func (p roomProblem) hold(b *boot) {
+	b.problem, b.createTrouble, b.alone, b.everywhere = p.text, p.trouble, p.everywhere, p.everywhere
+	if p.everywhere {
+		b.createTrouble = TroubleConfig
+	}
 }
 
 // over says that the request has brought nothing and never will.
@@ -39,18 +53,19 @@ func (e *Engine) roomFor(n *node) (name string, ok bool) {
 	case b.room != "": // its share is used: the next pod is one like any other
 		return "", true
 	case !e.rooms.read:
-		b.waits, b.problem, b.createTrouble = "reading ProvisioningRequests", e.rooms.problem, e.rooms.trouble
+		b.waits = "reading ProvisioningRequests"
+		e.rooms.problem.hold(b)
 		return "", false
 	}
 	r, asked := e.roomOf(n)
 	switch {
 	case !asked:
-		b.problem, b.createTrouble = "", TroubleNone // of the last request
+		roomProblem{}.hold(b) // none of the last request
 		return "", false
 	case r == nil:
 		return "", true
-	case r.problem != "":
-		e.roomProblem(n, r)
+	case r.problem.text != "":
+		e.askOnceMore(n, r)
 		return "", false
 	case r.over():
 		r.spent = true
@@ -59,11 +74,11 @@ func (e *Engine) roomFor(n *node) (name string, ok bool) {
 		return "", false
 	case r.State == RoomProvisioned:
 		if b.tries == 0 {
-			b.problem, b.createTrouble = "", TroubleNone
+			roomProblem{}.hold(b)
 		}
 		return r.Name, true
 	}
-	b.problem, b.createTrouble = "", TroubleNone
+	roomProblem{}.hold(b)
 	b.waits = "waiting for room"
 	if r.Name != "" {
 		b.waits = "waiting for ProvisioningRequest " + r.Name
@@ -71,15 +86,18 @@ func (e *Engine) roomFor(n *node) (name string, ok bool) {
 	if r.Message != "" {
 		b.waits += ": " + r.Message
 	}
-	if r.Refused { // as the scheduler says it of a pod
+	switch {
+	case e.rooms.problem.everywhere: // nobody can tell what becomes of it
+		e.rooms.problem.hold(b)
+	case r.Refused: // as the scheduler says it of a pod
 		b.problem, b.createTrouble = b.waits, TroubleCapacity
 	}
 	return "", false
 }
 
-// roomProblem deals with a request that could not be made.
-func (e *Engine) roomProblem(n *node, r *room) {
-	n.boot.problem, n.boot.createTrouble = r.problem, r.trouble
+// askOnceMore deals with a request that could not be made.
+func (e *Engine) askOnceMore(n *node, r *room) {
+	r.problem.hold(n.boot)
 	switch {
 	case r.asking:
 	case r.retryAt.After(e.now):
@@ -336,13 +354,13 @@ func (e *Engine) roomAsked(ev RoomAsked) {
 	r.asking = false
 	switch {
 	case ev.Err == "":
-		r.Name, r.named, r.problem, r.trouble = ev.Name, e.rooms.count, "", TroubleNone
+		r.Name, r.named, r.problem = ev.Name, e.rooms.count, roomProblem{}
 		e.wantRooms(e.now)
 	case ev.OfJob:
 		e.refuseRoom(r, ev.Err)
 		return
 	default:
-		r.problem, r.trouble = ev.Err, ev.Trouble
+		r.problem = roomProblem{ev.Err, ev.Trouble, ev.Everywhere}
 		r.retryAt = e.now.Add(pause(r.tries))
 		r.tries++
 	}

@@ -24,8 +24,7 @@ type rooms struct {
 	reading  bool
 	count    int       // reads asked for
 	readAt   time.Time // when to read again; zero: not needed
-	problem  string    // why they cannot be read
-	trouble  Trouble
+	problem  roomProblem
 	strays   map[string]stray
 	listed   time.Time // when they were read last
 	othersAt time.Time // when a stray was last waited for
@@ -49,12 +48,12 @@ func (e *Engine) roomsRead(ev RoomsRead) {
 	e.rooms.reading = false
 	jobs := slices.Sorted(maps.Keys(e.gangs))
 	before := e.rooms.problem
-	if e.rooms.problem, e.rooms.trouble = ev.Err, ev.Trouble; ev.Err != "" {
-		if ev.Err != before {
+	if e.rooms.problem = (roomProblem{ev.Err, ev.Trouble, ev.Everywhere}); ev.Err != "" {
+		if ev.Err != before.text {
 			e.note(Warn, nil, "", "reading ProvisioningRequests failed: "+ev.Err)
 		}
 		e.wantRooms(e.now.Add(e.cfg.PollWait))
-		if !e.rooms.read {
+		if !e.rooms.read || ev.Everywhere {
 			e.decideGangs(jobs)
 		}
 		return
@@ -233,7 +232,7 @@ func (e *Engine) planRooms() {
 		return
 	}
 	switch {
-	case e.rooms.used && !e.rooms.read && e.rooms.problem == "":
+	case e.rooms.used && !e.rooms.read && e.rooms.problem.text == "":
 		e.wantRooms(e.now)
 	case len(e.rooms.jobs) > 0:
 		e.wantRooms(e.now.Add(roomPoll))

@@ -15,7 +15,7 @@ func (e *Engine) gangsRoom(n *node, v Verdict) *room {
 		return nil
 	}
 	r, g := e.rooms.jobs[e.roomJob(n)], e.gangs[n.jobs[0]]
-	if r == nil || r.problem != "" || max(len(r.nodes), len(g.nodes)) < 2 {
+	if r == nil || r.problem.text != "" || max(len(r.nodes), len(g.nodes)) < 2 {
 		return nil
 	}
 	return r

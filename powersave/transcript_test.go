@@ -336,6 +336,9 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		if ev.Name == "failed" {
 			ev.OfJob = args[3] == "job"
 			ev.Name, ev.Trouble, ev.Err = "", powersave.Trouble(strings.Trim(args[3], "-")), strings.Join(args[4:], " ")
+			if args[3] == "forbidden" {
+				ev.Trouble, ev.Everywhere = powersave.TroubleNone, true
+			}
 		}
 		return ev
 	case "rooms":
@@ -352,7 +355,7 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		}
 		return ev
 	case "rooms-failed":
-		return powersave.RoomsRead{Err: strings.Join(args, " ")}
+		return powersave.RoomsRead{Everywhere: args[0] == "forbidden", Err: strings.Join(args, " ")}
 	case "room-dropped":
 		return powersave.RoomDropped{Name: args[0], Err: strings.Join(args[1:], " ")}
 	case "kubernetes-unread":

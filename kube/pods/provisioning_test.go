@@ -2,6 +2,7 @@ package pods
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -157,6 +158,7 @@ func TestRoomsAskErrors(t *testing.T) {
 			var e *Error
 			require.ErrorAs(t, err, &e)
 			assert.Equal(t, name == "too many kinds" || name == "two classes", e.OfJob())
+			assert.Equal(t, slices.Contains([]string{"no such API", "no right", "no NodeSet"}, name), e.Everywhere())
 			if tc.exists == nil {
 				assert.Empty(t, templateNames(t, kube), "nobody will drop them")
 			}
@@ -206,6 +208,14 @@ func TestRoomsList(t *testing.T) {
 	}}
 	require.NoError(t, d.Tracker().Create(provisioningRequests, foreign, "slurm"))
 
+	missing := error(&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound, Code: 404, Message: "the server could not find the requested resource"}})
+	d.PrependReactor("list", "provisioningrequests", func(clienttesting.Action) (bool, runtime.Object, error) { return missing != nil, nil, missing })
+	_, err := r.List(t.Context())
+	require.ErrorContains(t, err, "install the CRD of the cluster autoscaler")
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	assert.True(t, e.Everywhere(), "no change of a NodeSet brings it, and it may come")
+	missing = nil
 	rooms, err := r.List(t.Context())
 	require.NoError(t, err)
 	got := map[string]powersave.Room{}

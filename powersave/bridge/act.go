@@ -130,14 +130,10 @@ func (b *Bridge) create(ctx context.Context, a powersave.CreatePod) powersave.Ev
 		b.Log.Info("pod created", "node", a.Node, "nodeset", a.NodeSet, "request", a.Request, "uid", uid)
 		return powersave.PodCreated{Node: a.Node, UID: uid, Generation: a.Generation}
 	}
-	failed := powersave.PodCreateFailed{Node: a.Node, Generation: a.Generation, Trouble: troubleOf(err), Err: err.Error()}
+	failed := powersave.PodCreateFailed{Node: a.Node, Generation: a.Generation, Trouble: troubleOf(err), Everywhere: everywhere(err), Err: err.Error()}
 	var permanent interface{ Permanent() bool }
 	if errors.As(err, &permanent) {
 		failed.Permanent = permanent.Permanent()
-	}
-	var everywhere interface{ Everywhere() bool }
-	if errors.As(err, &everywhere) {
-		failed.Everywhere = everywhere.Everywhere()
 	}
 	var exists interface{ ExistingPod() (powersave.Pod, bool) }
 	if errors.As(err, &exists) {

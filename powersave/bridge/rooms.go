@@ -7,8 +7,8 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
-// Rooms is what the bridge needs of a cluster's autoscaler. Errors may have the methods Trouble() powersave.Trouble and
-// OfJob() bool: the job asks for what cannot be asked for.
+// Rooms is what the bridge needs of a cluster's autoscaler. Errors may have the methods Trouble() powersave.Trouble,
+// Everywhere() bool, and OfJob() bool: the job asks for what cannot be asked for.
 type Rooms interface {
 	// Ask makes the request and returns its name; one that exists already is success.
 	Ask(ctx context.Context, r powersave.RoomRequest) (name string, err error)
@@ -28,7 +28,7 @@ func (b *Bridge) askRoom(ctx context.Context, a powersave.AskRoom) powersave.Eve
 	b.Metrics.podCall("ask_room", err)
 	if err != nil {
 		var own interface{ OfJob() bool }
-		asked.Err, asked.Trouble = err.Error(), troubleOf(err)
+		asked.Err, asked.Trouble, asked.Everywhere = err.Error(), troubleOf(err), everywhere(err)
 		asked.OfJob = errors.As(err, &own) && own.OfJob()
 		b.Log.Warn("asking for room", "job", a.Request.Job, "error", err)
 		return asked
@@ -48,7 +48,7 @@ func (b *Bridge) readRooms(ctx context.Context) powersave.Event {
 	rooms, err := b.Rooms.List(ctx)
 	b.Metrics.podCall("list_rooms", err)
 	if err != nil {
-		return powersave.RoomsRead{Err: err.Error(), Trouble: troubleOf(err)}
+		return powersave.RoomsRead{Err: err.Error(), Trouble: troubleOf(err), Everywhere: everywhere(err)}
 	}
 	return powersave.RoomsRead{Rooms: rooms}
 }
@@ -73,4 +73,9 @@ func troubleOf(err error) powersave.Trouble {
 		return class.Trouble()
 	}
 	return powersave.TroubleNone
+}
+
+func everywhere(err error) bool {
+	var says interface{ Everywhere() bool }
+	return errors.As(err, &says) && says.Everywhere()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -68,6 +69,25 @@ func (a *autoscaler) set(state powersave.RoomState, message string) {
 	for name, r := range a.rooms {
 		r.State, r.Message = state, message
 		a.rooms[name] = r
+	}
+}
+
+// forbidden refuses everything.
+type forbidden struct {
+	*autoscaler
+	err error
+}
+
+func (f forbidden) Ask(context.Context, powersave.RoomRequest) (string, error) { return "", f.err }
+func (f forbidden) List(context.Context) ([]powersave.Room, error)             { return nil, f.err }
+
+// The engine is told whether only this request is refused, or nothing can be asked for.
+func TestRoomThatIsRefused(t *testing.T) {
+	for _, everywhere := range []bool{false, true} {
+		b := New(Config{Rooms: forbidden{err: fmt.Errorf("asking: %w", refused{everywhere})}, Log: slog.New(slog.DiscardHandler)})
+		asked := b.askRoom(t.Context(), powersave.AskRoom{Request: powersave.RoomRequest{Job: 7, Attempt: 5}})
+		assert.Equal(t, powersave.RoomAsked{Job: 7, Attempt: 5, Everywhere: everywhere, Err: "asking: refused"}, asked)
+		assert.Equal(t, powersave.RoomsRead{Everywhere: everywhere, Err: "asking: refused"}, b.readRooms(t.Context()))
 	}
 }
 
