@@ -64,6 +64,7 @@ type Client struct {
 	mu        sync.Mutex
 	running   bool
 	nodeSets  cache.Store // of *v1alpha1.NodeSet; nil until they have been read
+	watcher   *watcher    // that has handed them over; nil unless Run
 	hosts     cache.Store // of *corev1.Node, slim; nil until they are watched
 	written   map[string]statusKey
 	left      map[string]*v1alpha1.NodeSet // with the status that we wrote last, or found to be right

@@ -48,11 +48,12 @@ type Leadership struct {
 }
 
 // Lead tries to get and keep the lease of the cluster's bridges until ctx is done, and gives it up then. told is called
-// whenever something has changed, one call at a time, and must not block.
+// whenever something has changed, one call at a time, and must not block. While Run works its Handler is given the NodeSets with their present
+// statuses right before told says that we lead.
 //
 // The identity of a bridge survives its restart, so that it takes over its own lease at once. Two bridges must not share one.
 func (c *Client) Lead(ctx context.Context, identity string, told func(Leadership)) error {
-	e := &election{ctx: ctx, identity: identity, namespace: c.namespace, told: told}
+	e := &election{ctx: ctx, identity: identity, namespace: c.namespace, told: told, takeOver: c.takeOver}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: LeaseName(c.opts.Cluster),
 		Lock: watchedLock{election: e, Interface: &resourcelock.LeaseLock{
@@ -83,6 +84,7 @@ type election struct {
 	identity  string
 	namespace string
 	told      func(Leadership)
+	takeOver  func(context.Context) error // comes before we are told to lead
 
 	mu     sync.Mutex
 	now    Leadership
@@ -109,10 +111,10 @@ func (l Leadership) kind() string {
 	return kind
 }
 
-func (e *election) holder() string {
+func (e *election) last() Leadership {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.now.Holder
+	return e.now
 }
 
 var errNotOurs = errors.New("the lease is another bridge's")
@@ -164,17 +166,23 @@ func (w watchedLock) Update(ctx context.Context, record resourcelock.LeaderElect
 func (w watchedLock) write(
 	ctx context.Context, verb string, record resourcelock.LeaderElectionRecord, call func(context.Context, resourcelock.LeaderElectionRecord) error,
 ) error {
-	if record.HolderIdentity == "" && w.holder() != w.identity {
+	if record.HolderIdentity == "" && w.last().Holder != w.identity {
 		return errNotOurs // one that was frozen would give back what another one has taken meanwhile
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaseCall)
+	timed, cancel := context.WithTimeout(ctx, leaseCall)
 	defer cancel()
-	if err := call(ctx, record); err != nil {
+	if err := call(timed, record); err != nil {
 		w.failed(verb, err)
 		return err
 	}
-	w.change(func(l *Leadership) {
-		*l = Leadership{Leading: record.HolderIdentity == w.identity, Holder: record.HolderIdentity}
-	})
+	now := Leadership{Leading: record.HolderIdentity == w.identity, Holder: record.HolderIdentity}
+	if now.Leading && !w.last().Leading {
+		if err := w.takeOver(ctx); err != nil { // the lease is ours, and the next try is soon
+			now.Leading, now.Err = false, err
+			w.change(func(l *Leadership) { *l = now })
+			return err
+		}
+	}
+	w.change(func(l *Leadership) { *l = now })
 	return nil
 }

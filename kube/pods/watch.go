@@ -83,6 +83,7 @@ func (c *Client) Run(ctx context.Context, h Handler) error {
 	defer stopRecorder()
 
 	w := newWatcher(c, h)
+	defer w.end()
 	nodeSets := cache.NewSharedIndexInformer(w.nodeSetSource(), &v1alpha1.NodeSet{}, 0, cache.Indexers{})
 	pods := cache.NewSharedIndexInformer(w.podSource(), &corev1.Pod{}, 0, cache.Indexers{})
 	if err := errors.Join(
@@ -342,7 +343,7 @@ func (w *watcher) nodeSetsChanged(store cache.Store) {
 
 func (w *watcher) nodeSetsSynced(store cache.Store) {
 	w.client.mu.Lock()
-	w.client.nodeSets = store
+	w.client.nodeSets, w.client.watcher = store, w
 	w.client.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -351,23 +352,10 @@ func (w *watcher) nodeSetsSynced(store cache.Store) {
 }
 
 // handOverNodeSets validates anew, unless only a status has changed: our own status writes come
-// back as events, and a NodeSet may name 100,000 nodes. The floor in it is what a bridge that begins to lead goes by.
+// back as events, and a NodeSet may name 100,000 nodes. One that begins to lead gets the statuses anyhow, see takeOver.
 func (w *watcher) handOverNodeSets(store cache.Store) {
 	c := w.client
-	var sets []*v1alpha1.NodeSet
-	var foreign []string
-	for _, obj := range store.List() {
-		ns, ok := obj.(*v1alpha1.NodeSet)
-		switch {
-		case !ok:
-		case ns.Spec.ClusterRef.Name == c.opts.Cluster:
-			sets = append(sets, ns)
-		default:
-			foreign = append(foreign, ns.Name+" (cluster "+ns.Spec.ClusterRef.Name+")")
-		}
-	}
-	slices.SortFunc(sets, func(a, b *v1alpha1.NodeSet) int { return strings.Compare(a.Name, b.Name) })
-	slices.Sort(foreign)
+	sets, foreign := c.ownNodeSets(store)
 	version := "foreign " + strings.Join(foreign, ",")
 	for _, ns := range sets {
 		version += fmt.Sprintf("|%s %d %d %t", ns.UID, ns.Generation, floorWas(ns), ns.DeletionTimestamp != nil)
@@ -380,6 +368,23 @@ func (w *watcher) handOverNodeSets(store cache.Store) {
 		c.log.Warn("no NodeSet of this Slurm cluster", "cluster", c.opts.Cluster, "namespace", c.namespace, "others", foreign)
 	}
 	w.handler.NodeSets(Validate(sets))
+}
+
+// ownNodeSets are those of our cluster, by name; foreign says what others there are.
+func (c *Client) ownNodeSets(store cache.Store) (sets []*v1alpha1.NodeSet, foreign []string) {
+	for _, obj := range store.List() {
+		ns, ok := obj.(*v1alpha1.NodeSet)
+		switch {
+		case !ok:
+		case ns.Spec.ClusterRef.Name == c.opts.Cluster:
+			sets = append(sets, ns)
+		default:
+			foreign = append(foreign, ns.Name+" (cluster "+ns.Spec.ClusterRef.Name+")")
+		}
+	}
+	slices.SortFunc(sets, func(a, b *v1alpha1.NodeSet) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(foreign)
+	return sets, foreign
 }
 
 // slimPod drops what Observe does not read, most of a pod: the cache holds every pod of the cluster.
