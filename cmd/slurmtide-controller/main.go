@@ -15,7 +15,7 @@ import (
 var version = "dev"
 
 func main() {
-	os.Exit(cli.Run(context.Background(), newApp(), cli.Daemon(os.Args, "controller"), os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(cli.Run(context.Background(), newApp(), cli.Daemon(os.Args, "controller", "render"), os.Stdin, os.Stdout, os.Stderr))
 }
 
 func newApp() *urfave.App {
@@ -23,6 +23,6 @@ func newApp() *urfave.App {
 		Name:     "slurmtide",
 		Usage:    "the daemons of Slurmtide",
 		Version:  version,
-		Commands: []*urfave.Command{controllerCommand()},
+		Commands: []*urfave.Command{controllerCommand(), renderCommand()},
 	}
 }

@@ -40,6 +40,14 @@ func daemonCommand(name, usage string) *urfave.Command {
 	}
 }
 
+// renderCommand is the controller's program's, which makes the same of live objects.
+func renderCommand() *urfave.Command {
+	c := daemonCommand("controller", "print slurm.conf and Kubernetes objects, for files that you manage yourself")
+	c.Name = "render"
+	c.BashComplete = func(c *urfave.Context) { elsewhere("slurmtide-controller", "render", c) }
+	return c
+}
+
 // elsewhere lets a daemon's program complete what stands behind one of its commands. Where there is none nothing is proposed.
 func elsewhere(daemon, command string, c *urfave.Context) {
 	if err := become(daemon, cli.CompleteCall, append([]string{command}, c.Args().Slice()...)); err != nil {

@@ -33,6 +33,7 @@ func newApp() *urfave.App {
 			statusCommand(),
 			explainCommand(),
 			doctorCommand(),
+			renderCommand(),
 			hostlistCommand(),
 			installProgramsCommand(),
 			completionCommand(),

@@ -128,14 +128,11 @@ func (l *Loop) prepare(ctx context.Context, c, full *v1alpha1.Controller, accoun
 	if c.Spec.External != nil {
 		return nil, nil
 	}
-	cluster := Cluster{Controller: c, NodeSets: sets, Accounting: accounting, Scripts: map[string]map[string]string{}, Settings: l.o.Settings}
-	if cluster.Files, err = l.files(ctx, c.Namespace, "spec.configFileRefs", c.Spec.ConfigFileRefs); err != nil {
+	cluster := Cluster{Controller: c, NodeSets: sets, Accounting: accounting, Settings: l.o.Settings}
+	if err := cluster.ReadFiles(func(field string, refs []v1alpha1.ObjectRef) (map[string]string, error) {
+		return l.files(ctx, c.Namespace, field, refs)
+	}); err != nil {
 		return nil, err
-	}
-	for _, kind := range scriptFields {
-		if cluster.Scripts[kind.field], err = l.files(ctx, c.Namespace, kind.field, kind.refs(&c.Spec)); err != nil {
-			return nil, err
-		}
 	}
 	if cluster.JWKS, err = l.jwks(ctx, c.Namespace, c.Spec.JWKSKeyRef); err != nil {
 		return nil, err
@@ -169,10 +166,7 @@ func (l *Loop) files(ctx context.Context, namespace, field string, refs []v1alph
 		if err != nil {
 			return nil, fmt.Errorf("reading ConfigMap %s: %w", ref.Name, err)
 		}
-		maps.Copy(all, m.Data)
-		for name, data := range m.BinaryData { // a comment that is not UTF-8 is enough for kubectl to put a file there
-			all[name] = string(data)
-		}
+		maps.Copy(all, FilesIn(m))
 	}
 	return all, nil
 }
