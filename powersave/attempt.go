@@ -148,7 +148,8 @@ func (e *Engine) attemptOf(n *node) (Attempt, bool) {
 func (e *Engine) failed(n *node, v Verdict) {
 	switch a, ok := e.attemptOf(n); {
 	case !ok || n.boot.blamed:
-	case e.gangsRoom(n, v) != nil: // there may be room for fewer
+	case e.gangsRoom(n, v) != nil, // there may be room for fewer
+		n.pod == nil && e.sets[n.set].Problem != "": // nothing was tried, and what ends it need not be a change of this NodeSet
 		e.breakers.ProbeGone(a)
 	case n.boot.alone && n.boot.everywhere:
 		e.breakers.Refused(e.now, a, v.Reason)

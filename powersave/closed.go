@@ -10,7 +10,7 @@ import (
 
 // closing is a NodeSet none of whose boots can succeed for now, or one node.
 type closing struct {
-	until  time.Time // zero: until its spec changes
+	until  time.Time // zero: until its spec, or its problem, changes
 	reason string
 	tries  int // of a node
 }
@@ -18,8 +18,8 @@ type closing struct {
 // closedPrefix marks the nodes that Slurmtide has drained because of a closing; only those are put back.
 const closedPrefix = ReasonPrefix + "closed: "
 
-// closeSets takes the powered-down nodes of NodeSets whose breakers are open out of Slurm's choice, so that Slurm places
-// jobs elsewhere at once, and puts them back when the next try is due.
+// closeSets takes the powered-down nodes of NodeSets that cannot be used, or whose breakers are open, out of Slurm's choice, so that Slurm
+// places jobs elsewhere at once, and puts them back when that is over, or the next try is due.
 func (e *Engine) closeSets() {
 	if !e.leading || !e.podsRead || !e.setsRead || e.reads.complete.IsZero() {
 		return
@@ -34,8 +34,12 @@ func (e *Engine) closeSets() {
 	e.closedBy, e.closedUntil = e.breakers.changes, e.breakers.until(e.now)
 	now := map[string]closing{}
 	for name, set := range e.sets {
+		if set.Problem != "" { // readNodeSets tells when it has changed
+			now[name] = closing{reason: closedPrefix + Verdict{Trouble: TroubleConfig, Reason: set.Problem}.String()}
+			continue
+		}
 		choice := e.breakers.Look(e.now, set, nil)
-		if choice.OK || choice.Soon || set.Problem != "" {
+		if choice.OK || choice.Soon {
 			continue
 		}
 		reason := closedPrefix + choice.Why

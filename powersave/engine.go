@@ -403,6 +403,7 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 	for _, s := range sets {
 		e.sets[s.Name] = s
 		e.rooms.used = e.rooms.used || s.AskForRoom
+		e.closedAgain = e.closedAgain || s.Problem != before[s.Name].Problem
 		if s.Problem != "" {
 			e.do(Report{Level: Warn, NodeSet: s.Name, Text: s.Problem})
 		}
