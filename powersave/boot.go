@@ -41,6 +41,8 @@ type boot struct {
 	troubleAt     time.Time // since when
 	crashed       string    // pod that crashed last
 	crashes       int
+	ending        string               // pod seen terminating last
+	endingAt      time.Time            // since when
 	release       *release             // set once the boot is being given back
 	left          map[uint32]time.Time // jobs that waited for it once, and until when
 	parted        string               // why one of them was given back; "" if none was

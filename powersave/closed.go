@@ -12,7 +12,8 @@ import (
 type closing struct {
 	until  time.Time // zero: until its spec, or its problem, changes
 	reason string
-	tries  int // of a node
+	tries  int    // of a node
+	pod    string // that hangs; the node is closed until it is gone
 }
 
 // closedPrefix marks the nodes that Slurmtide has drained because of a closing; only those are put back.
@@ -76,15 +77,16 @@ func (e *Engine) closeSets() {
 
 // closeUpdate is what n asks for when these NodeSets are closed.
 func (e *Engine) closeUpdate(n *node, now map[string]closing) (u StateChange, reason string) {
-	if n.set == "" || n.read == 0 || n.missing || n.closing || n.boot != nil || n.off != nil {
+	hangs := n.hangs()
+	if n.set == "" || n.read == 0 || n.missing || n.closing || n.boot != nil || n.off != nil && !hangs {
 		return StateNone, ""
 	}
 	c, closed := now[n.set]
-	if !closed && n.closed.until.After(e.now) {
+	if n.shut(e.now) && (hangs || !closed) {
 		c, closed = n.closed, true
 	}
 	state := n.slurm.State
-	off := n.pod == nil && state.Has(NodePoweredDown) && !state.Any(inUse|NodePoweringUp|NodePowerUp|NodePoweringDown|NodeReserved)
+	off := (n.pod == nil || hangs) && state.Has(NodePoweredDown) && !state.Any(inUse|NodePoweringUp|NodePowerUp|NodePoweringDown|NodeReserved)
 	up := n.alive() && n.pod.Phase != PodTerminating && serving(state) && !state.Any(NodeDown|NodeFail|NodeInvalidReg) // somebody tried it, by hand
 	switch {
 	case !off && !up:
@@ -101,8 +103,29 @@ func (e *Engine) closeUpdate(n *node, now map[string]closing) (u StateChange, re
 // instance. Slurm would choose it for the next job, too.
 func (e *Engine) closeNode(n *node, v Verdict) {
 	until := e.now.Add(backoff(DefaultBackoffInitial, DefaultBackoffMax, n.closed.tries, uint64(len(n.name))))
-	n.closed = closing{until, fmt.Sprintf("%s%s; tried again at %s", closedPrefix, v, until.UTC().Format("15:04:05Z")), n.closed.tries + 1}
+	n.closed = closing{until: until, reason: fmt.Sprintf("%s%s; tried again at %s", closedPrefix, v, until.UTC().Format("15:04:05Z")), tries: n.closed.tries + 1}
 	e.wakeAt(n, until)
+}
+
+// closeUntilGone does so until the former pod of n is gone, which hangs.
+func (e *Engine) closeUntilGone(n *node, v Verdict) {
+	n.closed = closing{reason: closedPrefix + v.String(), pod: n.pod.UID}
+}
+
+// hangs says that n is closed for a former pod that is still there.
+func (n *node) hangs() bool { return n.closed.pod != "" && n.pod != nil && n.pod.UID == n.closed.pod }
+
+// shut says that n alone is out of Slurm's choice for now.
+func (n *node) shut(now time.Time) bool { return n.closed.until.After(now) || n.hangs() }
+
+// reopen ends the closing of n when its time has come, or what hung is gone.
+func (e *Engine) reopen(n *node) {
+	switch c := &n.closed; {
+	case c.pod != "" && !n.hangs():
+		*c, e.closedAgain = closing{}, true
+	case !c.until.IsZero() && !c.until.After(e.now):
+		c.until, e.closedAgain = time.Time{}, true
+	}
 }
 
 // closedUpdated takes in the answer to an update of closeSets.

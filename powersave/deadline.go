@@ -170,7 +170,7 @@ func (e *Engine) story(n *node, short bool) Verdict {
 	}
 	v := Verdict{Trouble: TroubleBootstrap, Reason: n.boot.story(n)}
 	switch b, p := n.boot, n.boot.phase(n); {
-	case short, (p == PhaseAccepted || p == PhaseCreating) && !b.queued && b.waits == "": // nothing says that the next boot will fail
+	case short, n.former(), (p == PhaseAccepted || p == PhaseCreating) && !b.queued && b.waits == "": // nothing says that the next boot will fail
 		v.Trouble = TroubleLost
 	case p == PhaseAccepted, p == PhaseCreating, p == PhasePending:
 		v.Trouble = TroubleCapacity

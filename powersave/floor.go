@@ -178,7 +178,7 @@ func (n *node) boots() bool { return n.boot != nil || !serving(n.slurm.State) }
 
 // mayPowerUp says that nothing speaks against a powered-down node.
 func (n *node) mayPowerUp(now time.Time) bool {
-	return n.pod == nil && !n.creating && !n.closing && !n.closed.until.After(now) && n.care.update == nil && n.warm.ask == StateNone &&
+	return n.pod == nil && !n.creating && !n.closing && !n.shut(now) && n.care.update == nil && n.warm.ask == StateNone &&
 		!n.slurm.State.Any(inUse|NodeReserved) && mayWrite(n.slurm.Reason)
 }
 

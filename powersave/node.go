@@ -138,9 +138,7 @@ func (e *Engine) decide(n *node) {
 	if !e.podsRead || !e.setsRead { // what has not been read must not be taken for absent
 		return
 	}
-	if until := n.closed.until; !until.IsZero() && !until.After(e.now) {
-		n.closed.until, e.closedAgain = time.Time{}, true
-	}
+	e.reopen(n)
 	switch {
 	case n.off != nil: // also while a boot it may end is in hand
 		e.decideOff(n)

@@ -114,6 +114,9 @@ func (e *Engine) decideOff(n *node) {
 	if n.pod != nil {
 		o.uid, o.host = n.pod.UID, n.pod.Host
 		e.delete(n, o.why)
+		if n.hangs() && state.Any(NodePoweringDown) {
+			e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // closeSets is to take it out of Slurm's choice as soon as it is off
+		}
 		return
 	}
 	if n.creating {
@@ -144,7 +147,7 @@ func (e *Engine) decideOff(n *node) {
 func (e *Engine) offDone(n *node) {
 	o := n.off
 	defer e.dropOff(n)
-	if n.closed.until.After(e.now) {
+	if n.shut(e.now) {
 		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // closeSets is to take it out of Slurm's choice
 	}
 	if n.care.replace {

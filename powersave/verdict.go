@@ -2,6 +2,7 @@ package powersave
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 )
 
@@ -18,6 +19,8 @@ const (
 	// graceDefault is how long a pod may be in trouble that waiting could end: a host that is just being freed, a registry
 	// that hiccups, a secret that is about to be written.
 	graceDefault = 10 * time.Second
+	// hangGrace is how long a host may take to end a pod, beyond the time that the pod has for that.
+	hangGrace = 30 * time.Second
 	// crashesFinal is the number of pods of one boot that may end by themselves.
 	crashesFinal = 2
 )
@@ -53,6 +56,14 @@ func (e *Engine) judge(n *node) {
 	}
 	patience, limited := e.patience(n, trouble)
 	final := b.troubleAt.Add(patience + e.othersFirst(b))
+	if at := e.hungAt(n); !at.IsZero() && !at.After(e.now) && e.mayGiveBack(n) {
+		v := Verdict{Trouble: TroubleLost, Reason: fmt.Sprintf("its former pod, on host %s, is being deleted and does not go", n.pod.Host)}
+		e.closeUntilGone(n, v)
+		e.condemn(n, v)
+		return
+	} else if !at.IsZero() {
+		e.wakeAt(n, at)
+	}
 	switch {
 	case !limited:
 		e.overdue(n)
@@ -62,6 +73,22 @@ func (e *Engine) judge(n *node) {
 	default:
 		e.condemn(n, Verdict{Trouble: trouble, Reason: reason})
 	}
+}
+
+// former says that what n waits for is the end of a pod.
+func (n *node) former() bool { return n.pod != nil && n.pod.Phase == PodTerminating }
+
+// hungAt is when the pod whose end the boot in hand waits for counts as one that hangs: hangGrace after the host was to have ended it. Zero:
+// there is none, or its host is silent, so that it is the host's trouble.
+func (e *Engine) hungAt(n *node) time.Time {
+	b := n.boot
+	if !n.former() || e.blind || n.pod.Host == "" || e.hosts.Silent(n.pod.Host) {
+		return time.Time{}
+	}
+	if b.ending != n.pod.UID {
+		b.ending, b.endingAt = n.pod.UID, e.now
+	}
+	return later(b.endingAt, n.pod.Ends).Add(hangGrace + e.othersFirst(b))
 }
 
 // patience is how long a trouble may last. Not limited: until the deadline.
