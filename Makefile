@@ -115,6 +115,7 @@ e2e-charts: ## the Helm charts from install to uninstall, under their own rights
 
 .PHONY: e2e-keda
 e2e-keda: ## the real KEDA, then a plain HPA, scale by Slurm's queue; builds KEDA once (see hack/keda/README.md). SLACK=30s lets figures be over their limits on a busy machine
+	cd hack/keda && $(GO) test -count=1 ./... # ScaledObjects against KEDA's own types
 	NAME=$${NAME:-slurmtide-keda} TAGS=integration,keda RUN=TestKEDA hack/integration.sh
 	TAGS=integration,scale RUN=TestScalerExample hack/integration.sh
 
