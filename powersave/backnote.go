@@ -13,10 +13,10 @@ import (
 // requeue (job_mgr.c, restart_cnt). A job that ran in between has been requeued once more than we know of, and begins anew.
 // When it has been told to rest, that stands there, too: what becomes of its begin time after that is up to people.
 
-var backNoted = regexp.MustCompile(` \(attempt (\d+)(?:, (\d+) in a row in vain)?\)( \(rests until [^()]*\))?$`)
+var backNoted = regexp.MustCompile(` \(attempt (\d+)(?:, (\d+) in a row in vain)?\)( \(rests until [^()]*\))?`)
 
 // BackComment is the AdminComment that says why the job is given back, in the place of an earlier one of ours; what others wrote
-// stays before it. taken says that slurmctld has requeued the job already, and counted that. attempt is the start that came to nothing, times
+// stays before it, also what they have added to ours. taken says that slurmctld has requeued the job already, and counted that. attempt is the start that came to nothing, times
 // how often the job has been given back in a row, this time included.
 func BackComment(j SlurmJob, reason string, taken bool) (comment string, attempt, times int) {
 	attempt = j.Restarts + 1
@@ -24,8 +24,11 @@ func BackComment(j SlurmJob, reason string, taken bool) (comment string, attempt
 		attempt = max(1, j.Restarts)
 	}
 	kept, _, _ := strings.Cut(j.AdminComment, ReasonPrefix)
-	if kept = strings.TrimSpace(kept); kept != "" && !strings.HasSuffix(kept, ";") {
-		kept += ";"
+	var others string
+	for _, text := range []string{kept, j.AdminComment[noteEnds(j.AdminComment):]} {
+		if text = strings.Trim(text, ",; "); text != "" {
+			others += text + "; "
+		}
 	}
 	times = 1
 	switch restarts, before, _ := noted(j); {
@@ -39,11 +42,35 @@ func BackComment(j SlurmJob, reason string, taken bool) (comment string, attempt
 	if times > 1 {
 		note = fmt.Sprintf(" (attempt %d, %d in a row in vain)", attempt, times)
 	}
-	return strings.TrimSpace(kept+" "+reason) + note, attempt, times
+	return others + reason + note, attempt, times
 }
 
-// RestComment is the AdminComment that says until when the job rests that was given back; held: it says so already. A comment that others have
-// written over stays as it is.
+// lastNote finds the note in a comment of ours: the last of what looks like one, for a reason may, too. Nil: there is none.
+func lastNote(comment string) (at []int) {
+	start := strings.Index(comment, ReasonPrefix)
+	if start < 0 {
+		return nil
+	}
+	for _, at = range backNoted.FindAllStringSubmatchIndex(comment[start:], -1) {
+		for i := range at {
+			if at[i] >= 0 {
+				at[i] += start
+			}
+		}
+	}
+	return at
+}
+
+// noteEnds is where others have added to it; without one nobody can tell.
+func noteEnds(comment string) int {
+	if at := lastNote(comment); at != nil {
+		return at[1]
+	}
+	return len(comment)
+}
+
+// RestComment is the AdminComment that says until when the job rests that was given back; held: it says so already. What others have added
+// stays behind it, and a comment that they have written over as it is.
 func RestComment(j SlurmJob, until time.Time) (comment string, held bool) {
 	restarts, times, held := noted(j)
 	if times == 0 || restarts+1 != j.Restarts {
@@ -52,28 +79,29 @@ func RestComment(j SlurmJob, until time.Time) (comment string, held bool) {
 	if held {
 		return j.AdminComment, true
 	}
-	return j.AdminComment + " (rests until " + until.UTC().Format(time.RFC3339) + ")", false
+	end := noteEnds(j.AdminComment)
+	return j.AdminComment[:end] + " (rests until " + until.UTC().Format(time.RFC3339) + ")" + j.AdminComment[end:], false
 }
 
 // noted reads what BackComment and RestComment wrote: at how many restarts the job was given back last, how often in a row, and whether it was
 // told to rest; times is 0 if it was not given back.
 func noted(j SlurmJob) (restarts, times int, rests bool) {
-	_, ours, found := strings.Cut(j.AdminComment, ReasonPrefix)
-	m := backNoted.FindStringSubmatch(ours)
-	if !found || m == nil {
+	at := lastNote(j.AdminComment)
+	if at == nil {
 		return 0, 0, false
 	}
-	attempt, err := strconv.Atoi(m[1])
+	group := func(i int) string { return j.AdminComment[max(0, at[2*i]):max(0, at[2*i+1])] }
+	attempt, err := strconv.Atoi(group(1))
 	if err != nil || attempt < 1 {
 		return 0, 0, false
 	}
 	times = 1
-	if m[2] != "" {
-		if times, err = strconv.Atoi(m[2]); err != nil || times < 1 {
+	if group(2) != "" {
+		if times, err = strconv.Atoi(group(2)); err != nil || times < 1 {
 			return 0, 0, false
 		}
 	}
-	return attempt - 1, times, m[3] != ""
+	return attempt - 1, times, group(3) != ""
 }
 
 // JobBack is a job that was given back, and has not started since, or that has been told why and is not off its nodes yet.

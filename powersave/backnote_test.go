@@ -25,7 +25,9 @@ func TestBackComment(t *testing.T) {
 		"ran in between":    {"slurmtide: image: y (attempt 2, 2 in a row in vain)", 3, "slurmtide: capacity: x (attempt 4)", 1},
 		"brackets of its":   {"slurmtide: image: y (attempt 2) (attempt 5)", 5, "slurmtide: capacity: x (attempt 6, 2 in a row in vain)", 2},
 		"somebody else's":   {"gone (attempt 2, 2 in a row in vain)", 2, "gone (attempt 2, 2 in a row in vain); slurmtide: capacity: x (attempt 3)", 1},
-		"written over by":   {"slurmtide: image: y (attempt 1) seen by Ann", 1, "slurmtide: capacity: x (attempt 2)", 1},
+		"added to":          {"slurmtide: image: y (attempt 1) seen by Ann", 1, "seen by Ann; slurmtide: capacity: x (attempt 2, 2 in a row in vain)", 2},
+		"before and behind": {"billing 4; slurmtide: image: y (attempt 2, 2 in a row in vain) (rests until 2026-05-01T09:41:20Z); ticket 4711", 2, "billing 4; ticket 4711; slurmtide: capacity: x (attempt 3, 3 in a row in vain)", 3},
+		"added with braces": {"slurmtide: image: y (attempt 2) (attempt 5), seen (by Ann)", 5, "seen (by Ann); slurmtide: capacity: x (attempt 6, 2 in a row in vain)", 2},
 		"too large numbers": {"slurmtide: image: y (attempt 99999999999999999999)", 1, "slurmtide: capacity: x (attempt 2)", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +65,9 @@ func TestRestComment(t *testing.T) {
 		"back in the queue": {SlurmJob{Restarts: 2, AdminComment: told}, told + rests, false},
 		"said before":       {SlurmJob{Restarts: 2, AdminComment: told + rests}, told + rests, true},
 		"of another start":  {SlurmJob{Restarts: 3, AdminComment: told + rests}, told + rests, false},
-		"written over":      {SlurmJob{Restarts: 2, AdminComment: told + " seen by Ann"}, told + " seen by Ann", false},
+		"added to":          {SlurmJob{Restarts: 2, AdminComment: told + " seen by Ann"}, told + rests + " seen by Ann", false},
+		"said, and added":   {SlurmJob{Restarts: 2, AdminComment: told + rests + "; seen by Ann"}, told + rests + "; seen by Ann", true},
+		"written over":      {SlurmJob{Restarts: 2, AdminComment: "seen by Ann"}, "seen by Ann", false},
 		"nobody has told":   {SlurmJob{Restarts: 2}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,6 +95,7 @@ func TestJobsBack(t *testing.T) {
 		"told to rest, and started by people": {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told + " (rests until 2026-05-01T12:01:55Z)", Submitted: now.Add(-5 * time.Second), Begin: now.Add(-time.Second)}, []JobBack{{Job: 7, Times: 3, Rested: 5 * time.Second, Rests: true}}},
 		"told to rest the time before":        {SlurmJob{State: JobPending, Restarts: 5, AdminComment: told + " (rests until 2026-05-01T12:01:55Z)", Submitted: now, Begin: now}, nil},
 		"has rested":                          {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told, Submitted: now.Add(-full), Begin: now.Add(-time.Minute)}, []JobBack{{Job: 7, Times: 3, Rested: full, Rests: true}}},
+		"others have added":                   {SlurmJob{State: JobPending, Restarts: 4, AdminComment: told + " (rests until 2026-05-01T09:41:20Z); ticket 4711", Submitted: now.Add(-5 * time.Second), Begin: now}, []JobBack{{Job: 7, Times: 3, Rested: 5 * time.Second, Rests: true}}},
 		"told, not yet off":                   {SlurmJob{State: JobRunning | JobConfiguring, Restarts: 3, AdminComment: told}, []JobBack{{Job: 7, Times: 3, Leaves: true}}},
 		"told, and yet runs":                  {SlurmJob{State: JobRunning, Restarts: 3, AdminComment: told}, nil},
 		"boots once more":                     {SlurmJob{State: JobRunning | JobConfiguring, Restarts: 4, AdminComment: told}, nil},
