@@ -46,7 +46,7 @@ func (w *world) mayUpdate(n *node, u powersave.NodeUpdate) {
 		w.breaks("writes a reason without saying who", "%q on %s", u.Reason, n.name)
 	case u.Reason != "" && n.foreign() && known:
 		w.breaks("overwrites a reason", "%q of %s by %q", n.reason, n.name, u.Reason)
-	case u.Reason == "" && !n.foreign() && known && u.State == powersave.StatePowerDownForce && !n.flags.Any(powersave.NodePoweringDown):
+	case u.Reason == "" && !n.taken() && known && u.State == powersave.StatePowerDownForce && !n.flags.Any(powersave.NodePoweringDown):
 		w.breaks("gives no reason", "%s %s", u.State, n.name)
 	case u.Reason == "" && n.reason == "" && known && u.State == powersave.StatePowerDown && !n.flags.Any(powersave.NodePoweringDown):
 		w.breaks("gives no reason", "%s %s", u.State, n.name)
