@@ -327,6 +327,7 @@ func (e *Engine) bootDone(n *node) {
 	} else if reason, parted := e.parted(n); parted {
 		e.letGo(n, reason)
 	}
+	n.upAsked, n.upSeen = later(b.times.Requested, n.poweredUpAt()), e.now
 	e.dropBoot(n, b.release == nil)
 	if b.release != nil {
 		e.stay(n)

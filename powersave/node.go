@@ -12,7 +12,8 @@ type node struct {
 	set  string   // NodeSet that owns it; "" if none does
 	jobs []uint32 // gangs that wait for it
 	// upFor are the jobs that it was powered up for last.
-	upFor []uint32
+	upFor           []uint32
+	upAsked, upSeen time.Time // when that was asked for last, and seen to be over
 
 	slurm      SlurmNode
 	read       int       // number of the read that showed it; 0: none has

@@ -86,6 +86,9 @@ func (e *Engine) decideOff(n *node) {
 		// Also when it was confirmed before: a slurmd that outlived SuspendTimeout can register again.
 		// POWER_DOWN alone is a newer wish, for which SuspendProgram will be called again.
 		e.note(Info, n, o.request(), fmt.Sprintf("%s ignored: Slurm shows %s", o.kind, state))
+		if o.unbooted && serving(state) {
+			e.upTooLate(n, o.gaveUpAt())
+		}
 		e.dropOff(n)
 		e.decide(n)
 		return

@@ -44,6 +44,11 @@ func (e *Engine) timesOut(n *node, since time.Time) {
 	if b.release == nil && !e.blind { // else it may have fared better than is known
 		e.failed(n, v)
 	}
+	e.lostAt(n, jobs, v, since)
+}
+
+// lostAt takes in that slurmctld took the jobs off n, and with it off all that they had, when it gave the boot of n up.
+func (e *Engine) lostAt(n *node, jobs []uint32, v Verdict, since time.Time) {
 	for _, o := range e.backs {
 		if slices.Contains(jobs, o.job) && !o.freed {
 			o.freed, o.freedAt = true, since
@@ -67,6 +72,45 @@ func (e *Engine) timesOut(n *node, since time.Time) {
 			if m := e.nodes[name]; m != n && m.boot.release == nil {
 				e.leave(m, id)
 			}
+		}
+	}
+}
+
+// upTooLate sees to the jobs that slurmctld took off n when it gave its boot up, right before slurmd registered after all: slurmctld takes that,
+// and n serves without them.
+func (e *Engine) upTooLate(n *node, since time.Time) {
+	var jobs []uint32
+	switch b := n.boot; {
+	case n.set == "":
+		return
+	case b != nil:
+		for _, id := range n.jobs {
+			if g := e.gangs[id]; g != nil && !g.joined[n.name].After(since) { // else it was given n since
+				jobs = append(jobs, id)
+			}
+		}
+	case since.After(n.upAsked) && !since.After(n.upSeen): // that was seen before ResumeFailProgram told
+		jobs, n.upFor = n.upFor, nil
+	}
+	if len(jobs) == 0 {
+		return
+	}
+	jobs = e.withSiblings(jobs)
+	v := Verdict{Trouble: TroubleBootstrap, Reason: "not up after ResumeTimeout: slurmd registered right after it"}
+	e.note(Warn, n, "", v.String())
+	for _, id := range jobs {
+		e.sendBack(id, v, time.Time{})
+	}
+	e.lostAt(n, jobs, v, since)
+	if n.boot == nil {
+		if n.slurm.State.Any(NodeIdle) && e.sets[n.set].Strategy != BestEffort {
+			e.letGo(n, backReason(jobs[0], n.name, v))
+		}
+		return
+	}
+	for _, id := range jobs {
+		if slices.Contains(n.jobs, id) {
+			e.leave(n, id)
 		}
 	}
 }
