@@ -15,7 +15,6 @@ func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
 		return false
 	}
 	var of *floor
-	var renewed []*node
 	ours := map[string]int{} // by NodeSet
 	if u.State == StatePowerUp && err == "" {
 		for _, n := range e.nodes {
@@ -27,9 +26,6 @@ func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
 	for _, name := range u.Nodes {
 		n := e.nodes[name]
 		n.warm.ask = StateNone
-		if u.State == StateRenew {
-			renewed = append(renewed, n)
-		}
 		if of == nil {
 			of = e.floors.of[n.set]
 		}
@@ -81,8 +77,8 @@ func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
 		of.retryAt = e.now.Add(backoff(refusedFirst, refusedMost, of.tries, uint64(len(u.Nodes[0]))))
 		of.tries++
 	}
-	for _, n := range renewed {
-		e.decide(n) // it may have been in the way
+	for _, name := range u.Nodes {
+		e.decide(e.nodes[name]) // it may have been in the way
 	}
 	return true
 }
