@@ -17,7 +17,7 @@ func (e *Engine) attempt(n *node) bool {
 	}
 	for _, job := range slices.Clone(n.jobs) {
 		if why := e.tooMany(n, job); why != "" {
-			if e.blind {
+			if e.blind { // which nodes take up a place is known only from before
 				return false
 			}
 			e.giveBack(n, []uint32{job}, Verdict{Trouble: TroubleConfig, Reason: why})

@@ -215,12 +215,15 @@ func (e *Engine) stay(n *node) {
 
 // takeOff gives back one of the nodes that the job has left to boot on, when none is given back any more: slurmctld has it on them still.
 func (e *Engine) takeOff(b *back) {
+	if b.freed {
+		return
+	}
 	var other *node
 	for _, name := range b.nodes {
 		switch n := e.nodes[name]; {
-		case b.freed, n.forces > 0, n.boot != nil && n.boot.release != nil:
+		case n.forces > 0, n.boot != nil && n.boot.release != nil:
 			return
-		case other != nil, n.boot == nil, n.set == "", n.drainedByPeople():
+		case n.boot == nil, n.set == "", n.drainedByPeople():
 		case !slices.ContainsFunc(n.jobs, func(id uint32) bool { return e.backOf(id) == nil }):
 			other = n
 		}
