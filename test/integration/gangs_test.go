@@ -151,7 +151,7 @@ func (c *cluster) givenBack(id, nodes string) (comment string) {
 		job := c.slurm("scontrol", "--oneliner", "show", "job", id)
 		_, comment, _ = strings.Cut(job, "AdminComment=")
 		begin, err := time.ParseInLocation("2006-01-02T15:04:05", c.jobField(id, "EligibleTime"), time.UTC)
-		return strings.Contains(job, "JobState=PENDING") && strings.Contains(job, "Restarts=1") && err == nil && time.Until(begin) > 10*time.Second && comment != "", job
+		return strings.Contains(job, "JobState=PENDING") && strings.Contains(job, "Restarts=") && !strings.Contains(job, "Restarts=0") && err == nil && time.Until(begin) > 10*time.Second && comment != "", job
 	})
 	for n, state := range c.nodeStates(nodes) {
 		assert.False(c.t, state.Any(powersave.NodePoweringUp), "%s is %s", n, state)

@@ -172,8 +172,8 @@ func TestLostBoots(t *testing.T) {
 
 			c.waitZero("gone-0")
 			c.changeNodeSet("gone", func(s *v1alpha1.NodeSetSpec) { s.Template.Spec.SchedulingGates = nil })
+			c.slurm("scontrol", "update", "jobid="+ids["gone"], "StartTime=now") // its rest may be over, and it starts as soon as it is released
 			c.slurm("scontrol", "release", ids["gone"])
-			c.slurm("scontrol", "update", "jobid="+ids["gone"], "StartTime=now")
 			c.waitJob(ids["gone"], "COMPLETED")
 			c.settled("gone-0")
 		})
