@@ -12,6 +12,7 @@ import (
 	"time"
 
 	urfave "github.com/urfave/cli/v2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/slurmtide/slurmtide/internal/cli"
 )
@@ -29,6 +30,7 @@ func explainCommand() *urfave.Command {
 				&urfave.StringFlag{Name: "scaler", EnvVars: []string{"SLURMTIDE_SCALER"}, Value: "http://localhost:9443", Usage: "the scaler's --metrics-address"},
 				&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName, where the scaler serves several (default: all)"},
 				&urfave.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "how long to wait for the scaler"},
+				cli.OutputFlag("text", "json", "yaml"),
 			},
 			Action: func(c *urfave.Context) error {
 				if c.NArg() != 1 {
@@ -40,7 +42,7 @@ func explainCommand() *urfave.Command {
 				}
 				ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
 				defer cancel()
-				return explainJob(ctx, c.String("scaler"), c.String("cluster"), id, c.App.Writer)
+				return explainJob(ctx, c.String("scaler"), c.String("cluster"), c.String("output"), id, c.App.Writer)
 			},
 		}},
 	}
@@ -49,15 +51,20 @@ func explainCommand() *urfave.Command {
 // maxExplained is more than a scaler says of a job in thousands of clusters.
 const maxExplained = 1 << 20
 
-func explainJob(ctx context.Context, scaler, cluster string, id uint64, w io.Writer) error {
+func explainJob(ctx context.Context, scaler, cluster, output string, id uint64, w io.Writer) error {
 	base, err := url.Parse(scaler)
 	if err != nil || base.Host == "" {
 		return cli.UsageError("--scaler %q: expected a URL such as http://localhost:9443", scaler)
 	}
 	at := base.JoinPath("explain", "job", strconv.FormatUint(id, 10))
+	query := url.Values{}
 	if cluster != "" {
-		at.RawQuery = url.Values{"cluster": {cluster}}.Encode()
+		query.Set("cluster", cluster)
 	}
+	if output != "text" {
+		query.Set("output", "json")
+	}
+	at.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return fmt.Errorf("asking the scaler: %w", err)
@@ -73,6 +80,14 @@ func explainJob(ctx context.Context, scaler, cluster string, id uint64, w io.Wri
 	}
 	if answer.StatusCode != http.StatusOK {
 		return errors.New(strings.TrimSpace(string(text)))
+	}
+	if output != "text" && answer.Header.Get("Content-Type") != "application/json" {
+		return errors.New("the scaler answers in text alone: it is of an older version; leave --output out")
+	}
+	if output == "yaml" {
+		if text, err = yaml.JSONToYAML(text); err != nil {
+			return fmt.Errorf("reading the scaler's answer: %w", err)
+		}
 	}
 	_, err = w.Write(text)
 	return err

@@ -1,12 +1,12 @@
 package watch
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/slurmtide/slurmtide/scaler"
 )
@@ -35,7 +35,14 @@ func (f Figures) Explain(id uint32) (string, bool) {
 // Latester has the newest figures of a cluster: a Watcher.
 type Latester interface{ Latest() (Figures, error) }
 
-// ExplainJobs answers GET /explain/job/{id}?cluster=NAME in plain text: 404 if no cluster lists the job, 503 if one could not
+// Explanation is what is said of a job in a cluster.
+type Explanation struct {
+	Cluster string `json:"cluster"`
+	Job     uint32 `json:"job"`
+	Text    string `json:"text"`
+}
+
+// ExplainJobs answers GET /explain/job/{id}?cluster=NAME in plain text, with &output=json as a list of Explanations: 404 if no cluster lists the job, 503 if one could not
 // be read. Without ?cluster all are asked, and each answer says whose it is if there are several.
 func ExplainJobs(clusters map[string]Latester) http.Handler {
 	mux := http.NewServeMux()
@@ -53,7 +60,7 @@ func ExplainJobs(clusters map[string]Latester) http.Handler {
 			}
 			slices.Sort(names)
 		}
-		var said []string
+		var said []Explanation
 		var unread error
 		for _, name := range names {
 			c, ok := clusters[name]
@@ -71,13 +78,21 @@ func ExplainJobs(clusters map[string]Latester) http.Handler {
 				continue
 			}
 			if text, ok := f.Explain(uint32(id)); ok {
-				said = append(said, prefix+text+"\n")
+				said = append(said, Explanation{name, uint32(id), text})
 			}
 		}
 		switch {
+		case len(said) > 0 && r.URL.Query().Get("output") == "json":
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(said)
 		case len(said) > 0:
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_, _ = w.Write([]byte(strings.Join(said, "")))
+			for _, s := range said {
+				if len(names) > 1 {
+					fmt.Fprintf(w, "cluster %s: ", s.Cluster)
+				}
+				fmt.Fprintln(w, s.Text)
+			}
 		case unread != nil:
 			http.Error(w, unread.Error(), http.StatusServiceUnavailable)
 		default:

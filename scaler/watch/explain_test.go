@@ -44,6 +44,8 @@ func TestExplainJobs(t *testing.T) {
 		"/explain/job/10":             {map[string]Latester{"one": full}, 404, "Slurm lists no job 10 that waits or runs\n"},
 		"/explain/job/11":             {both, 503, "cluster two: Slurm's queue has not been read yet: connection refused\n"},
 		"/explain/job/9?cluster=none": {both, 404, "no cluster \"none\" here\n"},
+		"/explain/job/9?output=json":  {both, 200, `[{"cluster":"one","job":9,"text":"job 9 has ended, and leaves gpu-3"}]` + "\n"},
+		"/explain/job/10?output=json": {map[string]Latester{"one": full}, 404, "Slurm lists no job 10 that waits or runs\n"},
 		"/explain/job/x":              {both, 400, "\"x\" is not the number of a job\n"},
 		"/explain/job/4294967296":     {both, 400, "\"4294967296\" is not the number of a job\n"},
 	} {
