@@ -171,7 +171,7 @@ func (e *Engine) decideSettled(n *node) {
 	state := n.slurm.State
 	switch {
 	case n.read == 0, !e.leading:
-	case n.pod != nil && state.Any(NodePoweringUp) && n.pod.Phase != PodTerminating:
+	case n.pod != nil && state.Any(NodePoweringUp) && n.pod.Phase != PodTerminating && n.deleting != n.pod.UID:
 		// A boot of before our restart goes on, or one of another bridge.
 		n.boot = &boot{generation: n.pod.Generation, accepted: e.now, read: n.read - 1, foreign: n.pod.Request != "", resumeTimeout: e.resumeTimeout}
 		n.boot.times.Requested, n.boot.times.Accepted = n.pod.Created, e.now
