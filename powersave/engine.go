@@ -420,6 +420,7 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 			}
 		}
 	}
+	e.setRolling()
 	if first { // all nodes are known now
 		e.rememberAgain()
 		e.setDeadlines()

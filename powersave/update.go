@@ -80,8 +80,8 @@ type updateState struct {
 	text string
 }
 
-// setUpdates takes in which NodeSets are updated, and to what.
-func (e *Engine) setUpdates() {
+// setRolling takes in which NodeSets are updated, and when, before anything is decided about their nodes.
+func (e *Engine) setRolling() {
 	u := &e.updates
 	if len(u.rolling) > 0 && e.leading {
 		e.reads.wantComplete(e.now) // one may be so no longer
@@ -92,6 +92,12 @@ func (e *Engine) setUpdates() {
 			u.rolling[name] = true
 		}
 	}
+	e.setWindows()
+}
+
+// setUpdates drops what is known of NodeSets that are updated no longer.
+func (e *Engine) setUpdates() {
+	u := &e.updates
 	maps.DeleteFunc(u.refused, func(name, _ string) bool { return e.sets[name].Window == nil })
 	for _, n := range e.nodes {
 		n.care.replace = n.care.replace && u.rolling[n.set]
@@ -99,7 +105,6 @@ func (e *Engine) setUpdates() {
 	if len(u.rolling) > 0 && e.leading {
 		e.reads.wantComplete(e.now)
 	}
-	e.setWindows()
 }
 
 // dropUpdates forgets them: another bridge leads, or did.
