@@ -46,6 +46,8 @@ type boot struct {
 	release       *release             // set once the boot is being given back
 	left          map[uint32]time.Time // jobs that waited for it once, and until when
 	parted        string               // why one of them was given back; "" if none was
+	calls         int                  // how often slurmctld has been asked to give it to nobody
+	callAt        time.Time            // when it may be asked once more
 	times         Timeline
 }
 

@@ -132,7 +132,15 @@ func (e *Engine) parted(n *node) (reason string, parted bool) {
 func (e *Engine) callOff(n *node, reason string) {
 	switch {
 	case !n.slurm.State.Any(NodePowerDown):
-		e.letGo(n, reason)
+		switch b := n.boot; {
+		case n.dismissal != nil: // it is being asked
+		case b.callAt.After(e.now):
+			e.wakeAt(n, b.callAt)
+		default:
+			b.callAt = e.now.Add(pause(b.calls)) // should it not show that it has taken it
+			b.calls++
+			e.letGo(n, reason)
+		}
 	case n.readSince(n.believe):
 		e.release(n, Verdict{Trouble: TroubleLost, Reason: reason}, reason, slices.Clone(n.jobs))
 	}
