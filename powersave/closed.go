@@ -92,6 +92,8 @@ func (e *Engine) closeUpdate(n *node, now map[string]closing) (u StateChange, re
 	case !off && !up:
 	case closed && off && !state.Any(judged) && mayWrite(n.slurm.Reason):
 		return StateDrain, c.reason
+	case closed && off && state.Has(NodeIdle|NodeDrain) && !state.Any(NodeDown) && n.slurm.drainedFor(closedPrefix) && n.slurm.Reason != c.reason: // it is closed for another reason now
+		return StateDrain, c.reason
 	case !closed && state.Any(NodeDrain) && n.slurm.drainedFor(closedPrefix):
 		// One that is DOWN, too, was set DOWN by somebody just before it was drained: that is not ours to take back at once, see heal.
 		return StateUndrain, ""
