@@ -226,7 +226,7 @@ func (w *world) patrolOutdated(n *node, p *pod) {
 	}
 	if !old || out >= w.rolling[set] || !w.backAt.IsZero() || w.shortAt != [2]time.Time{} { // a breaker may wait for a probe
 		w.oldSince[n.index] = w.now
-	} else if w.smooth(latest(w.oldSince[n.index], w.changedAt), 2*prompt) && w.now.Sub(latest(n.since, n.reasonAt)) > config.PollIdle+prompt {
+	} else if w.smooth(latest(w.oldSince[n.index], w.changedAt), 2*prompt) && w.now.Sub(latest(n.since, n.reasonAt, n.changed)) > config.PollIdle+prompt {
 		w.breaks("stays outdated", "%s since %.3f", w.show(n), w.oldSince[n.index].Sub(start).Seconds())
 	}
 }
