@@ -36,6 +36,16 @@ func (w *world) update(u powersave.NodeUpdate, life int) {
 	}
 }
 
+// mayAskBack looks whether the bridge would put back what people keep out of use: right before it does, it looks, but it has to know.
+func (w *world) mayAskBack(u powersave.NodeUpdate) {
+	for _, name := range u.Nodes {
+		n := w.node(name)
+		if u.PutsBack() && w.now.Sub(n.reasonAt) > stale && !(powersave.SlurmNode{Name: name, State: n.state(), Reason: n.reason}).MayPutBack() {
+			w.breaks("would put back what people keep", "%s: %s", u, w.show(n))
+		}
+	}
+}
+
 // updateNow is update_node: resume clears DRAIN, takes a node that is DOWN back, and frees the name of one that powers down.
 func (w *world) updateNow(u powersave.NodeUpdate, life int) {
 	where := w.node(u.Nodes[0]).index

@@ -268,6 +268,7 @@ func (w *world) act(a powersave.Action) {
 		w.call(w.delay(50*time.Millisecond, deleteSlow, n.index, 30*time.Second), func() { w.remove(a, n, life) })
 	case powersave.UpdateNodes:
 		w.mayAskForce(a.Update)
+		w.mayAskBack(a.Update)
 		if w.anyWindows() {
 			w.mayAskReplace(a.Update)
 		}
