@@ -126,11 +126,11 @@ func (e *Engine) failBoot(n *node) {
 	if a := n.boot.attempt; a != nil {
 		e.breakers.ProbeGone(*a)
 	}
-	if given == nil {
-		e.part(n, jobs, n.name+" did not boot")
-	} else {
-		e.part(n, n.lateComers(), n.name+" did not boot") // whom slurmctld has taken off it along with those that are given back
+	parting := jobs
+	if given != nil {
+		parting = n.lateComers() // whom slurmctld has taken off it along with those that are given back
 	}
+	e.part(n, parting, n.name+" did not boot")
 	e.dropBoot(n, false)
 	if given != nil {
 		e.freed(n)
@@ -167,7 +167,7 @@ func (e *Engine) decideBoot(n *node) {
 		case state.Any(NodePoweringUp):
 			if state.Any(NodeIdle) { // those that waited for it may have left it
 				for _, id := range slices.Clone(n.jobs) {
-					if g := e.gangs[id]; b.unsure || g.lost && b.release == nil && n.readAt.After(g.joined[n.name]) {
+					if g := e.gangs[id]; b.unsure || g != nil && g.lost && b.release == nil && n.readAt.After(g.joined[n.name]) {
 						e.leave(n, id)
 					}
 				}

@@ -127,6 +127,7 @@ func (n *node) shortOf(at, since time.Time) bool {
 	return at.After(since) && began.Sub(since) > at.Sub(since)/4
 }
 
+// giveBackLate gives the jobs back because n was not up by that time, which had begun then.
 func (e *Engine) giveBackLate(n *node, jobs []uint32, at, since time.Time) {
 	v := e.late(n, at, since)
 	v.Reason = fmt.Sprintf("not up after %s: %s", at.Sub(since).Round(time.Second), v.Reason)
@@ -149,7 +150,7 @@ func (e *Engine) mayGiveBack(n *node) bool {
 // late says why the boot in hand of n has not succeeded between these times. Breakers hear nothing of one that had not enough time.
 func (e *Engine) late(n *node, at, since time.Time) Verdict {
 	short := n.shortOf(at, since)
-	v := e.story(n, short)
+	v := e.whyLate(n, short)
 	if b := n.boot; short {
 		if b.attempt != nil {
 			e.breakers.ProbeGone(*b.attempt)
@@ -159,7 +160,8 @@ func (e *Engine) late(n *node, at, since time.Time) Verdict {
 	return v
 }
 
-func (e *Engine) story(n *node, short bool) Verdict {
+// whyLate is what Kubernetes says of the boot, or else how far it came; short: it had not enough time.
+func (e *Engine) whyLate(n *node, short bool) Verdict {
 	if trouble, reason := n.trouble(); trouble != TroubleNone {
 		return Verdict{Trouble: trouble, Reason: reason}
 	}

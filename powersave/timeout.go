@@ -44,11 +44,11 @@ func (e *Engine) timesOut(n *node, since time.Time) {
 	if b.release == nil && !e.blind { // else it may have fared better than is known
 		e.failed(n, v)
 	}
-	e.lostAt(n, jobs, v, since)
+	e.tookOff(n, jobs, v, since)
 }
 
-// lostAt takes in that slurmctld took the jobs off n, and with it off all that they had, when it gave the boot of n up.
-func (e *Engine) lostAt(n *node, jobs []uint32, v Verdict, since time.Time) {
+// tookOff takes in that slurmctld took the jobs off n, and with it off all that they had, when it gave the boot of n up.
+func (e *Engine) tookOff(n *node, jobs []uint32, v Verdict, since time.Time) {
 	for _, o := range e.backs {
 		if slices.Contains(jobs, o.job) && !o.freed {
 			o.freed, o.freedAt = true, since
@@ -101,7 +101,7 @@ func (e *Engine) upTooLate(n *node, since time.Time) {
 	for _, id := range jobs {
 		e.sendBack(id, v, time.Time{})
 	}
-	e.lostAt(n, jobs, v, since)
+	e.tookOff(n, jobs, v, since)
 	if n.boot == nil {
 		if n.slurm.State.Any(NodeIdle) && e.sets[n.set].Strategy != BestEffort {
 			e.letGo(n, backReason(jobs[0], n.name, v))
