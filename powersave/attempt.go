@@ -1,8 +1,6 @@
 package powersave
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -26,111 +24,25 @@ func (e *Engine) attempt(n *node) bool {
 	if b.release != nil {
 		return false
 	}
-	choice := e.breakers.Pick(e.now, e.choices(n.set, n.jobs), e.inUse(n.set))
+	set := e.choices(n.set, n.jobs)
+	choice := e.breakers.Pick(e.now, set, e.use(n.set))
 	switch {
 	case choice.OK:
 		b.attempt, b.blamed = &choice.Attempt, false
-		if c := e.counted[n.set]; c != nil {
-			c[choice.Offering]++
-		}
+		e.counted[n.set].Add(choice.Offering, false)
 		b.problem = ""
 		if b.queued {
 			b.queued, b.clearAt = false, e.now
 		}
 		return true
-	case choice.Soon:
+	case e.worthWaiting(choice, set):
 		b.waits, b.queued = choice.Why, true
 		e.wakeAt(n, e.now.Add(time.Second))
 	default:
 		e.condemn(n, Verdict{Trouble: choice.Class, Reason: strings.TrimPrefix(choice.Why, string(choice.Class)+": ")})
+		e.closedAgain = e.closedAgain || set.limited() // the last place may have been taken since
 	}
 	return false
-}
-
-// tooMany says why the job can never have all its nodes of n's NodeSet at once: there are more than the limits of the offerings
-// allow. Those that serve without an offering, or on one that is there no longer, take no place.
-func (e *Engine) tooMany(n *node, job uint32) string {
-	set, atMost := e.sets[n.set], 0
-	var limits []string
-	for _, o := range set.Offerings {
-		if o.Limit == 0 {
-			return ""
-		}
-		atMost += o.Limit
-		limits = append(limits, fmt.Sprintf("%s %d", o.Name, o.Limit))
-	}
-	gangs, most := e.roomGangs(job), 0
-	for _, g := range gangs {
-		most += max(g.whole.Len(), len(g.nodes))
-	}
-	if len(set.Offerings) == 0 || most <= atMost {
-		return ""
-	}
-	places := map[string]bool{}
-	count := func(name string) {
-		m := e.nodes[name]
-		if m == nil || cmp.Or(m.set, e.setOf(name)) != n.set {
-			return
-		}
-		listed := slices.ContainsFunc(set.Offerings, func(o Offering) bool { return o.Name == e.offeringOf(m) })
-		if listed || m.pod == nil && (m.boot != nil || m.slurm.State.Any(NodePoweredDown)) {
-			places[name] = true
-		}
-	}
-	for _, g := range gangs {
-		if g.whole.Len() == 0 { // no request has named them
-			for _, name := range g.nodes {
-				count(name)
-			}
-		}
-		for name := range g.whole.All() {
-			count(name)
-		}
-	}
-	if len(places) <= atMost {
-		return ""
-	}
-	return fmt.Sprintf("job %d needs %d nodes of NodeSet %s at once, more than the limits of its offerings allow (%s)",
-		job, len(places), n.set, strings.Join(limits, ", "))
-}
-
-// inUse counts the nodes on each offering of a NodeSet that has limits; nil if it has none.
-func (e *Engine) inUse(set string) map[string]int {
-	limited := false
-	for _, o := range e.sets[set].Offerings {
-		limited = limited || o.Limit > 0
-	}
-	if !limited {
-		return nil
-	}
-	count := e.counted[set]
-	if count != nil { // thousands of nodes may ask in one step
-		return count
-	}
-	count = map[string]int{}
-	for _, n := range e.nodes {
-		if n.set == set {
-			count[e.offeringOf(n)]++
-		}
-	}
-	if e.counted == nil {
-		e.counted = map[string]map[string]int{}
-	}
-	e.counted[set] = count
-	return count
-}
-
-// offeringOf is the offering whose host the node takes up, or is about to.
-func (e *Engine) offeringOf(n *node) string {
-	switch {
-	case n.boot != nil && n.boot.attempt != nil:
-		return n.boot.attempt.Offering
-	case n.creating: // for a boot that has ended
-		return n.making
-	case n.pod != nil:
-		return n.pod.Offering
-	}
-	return ""
 }
 
 // attemptOf is the attempt that the boot in hand of n stands for; one that an earlier bridge began is made up from its pod.
@@ -176,7 +88,8 @@ func (e *Engine) elsewhere(n *node, v Verdict) bool {
 	if len(set.Offerings) == 0 || v.Trouble != TroubleCapacity && v.Trouble != TroubleQuota {
 		return false
 	}
-	if c := e.breakers.Look(e.now, e.choices(n.set, n.jobs), e.inUse(n.set)); !c.OK && !c.Soon { // else attempt would come back here
+	left := e.choices(n.set, n.jobs)
+	if c := e.breakers.Look(e.now, left, e.use(n.set)); !c.OK && !e.worthWaiting(c, left) { // else attempt would come back here
 		return false
 	}
 	e.note(Info, n, n.boot.request(), v.String()+": trying another offering")

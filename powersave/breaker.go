@@ -99,7 +99,8 @@ type Choice struct {
 	Class Trouble
 	Why   string
 	Until time.Time
-	Soon  bool // it takes the end of a probe or of a pod: worth waiting for
+	Soon  bool // it takes the end of a probe, or of a pod that is ending: worth waiting for
+	Full  bool // nothing but limits stands against it
 }
 
 // Breakers keep boots from being tried over and over where they fail. There is one per NodeSet and
@@ -228,16 +229,16 @@ func (b *Breakers) AllClosed() bool {
 	return true
 }
 
-// Look says what Pick would, and takes no probe. inUse is how many nodes each offering has.
-func (b *Breakers) Look(now time.Time, set NodeSet, inUse map[string]int) Choice {
-	choice, _ := b.choose(now, set, inUse)
+// Look says what Pick would, and takes no probe. A nil use leaves limits out.
+func (b *Breakers) Look(now time.Time, set NodeSet, use Use) Choice {
+	choice, _ := b.choose(now, set, use)
 	return choice
 }
 
 // Pick chooses where the next pod of a NodeSet goes: the first of its offerings that is below
-// its limit and whose breaker lets it through. inUse is how many nodes each offering has.
-func (b *Breakers) Pick(now time.Time, set NodeSet, inUse map[string]int) Choice {
-	choice, probes := b.choose(now, set, inUse)
+// its limit and whose breaker lets it through.
+func (b *Breakers) Pick(now time.Time, set NodeSet, use Use) Choice {
+	choice, probes := b.choose(now, set, use)
 	for _, s := range probes {
 		b.changes++
 		b.probes++
@@ -252,7 +253,7 @@ func (b *Breakers) Pick(now time.Time, set NodeSet, inUse map[string]int) Choice
 }
 
 // choose also returns the breakers that the choice would be a probe of.
-func (b *Breakers) choose(now time.Time, set NodeSet, inUse map[string]int) (Choice, []*breaker) {
+func (b *Breakers) choose(now time.Time, set NodeSet, use Use) (Choice, []*breaker) {
 	var probes []*breaker
 	own := b.known[BreakerKey{NodeSet: set.Name}]
 	choice := b.pass(now, own, set)
@@ -266,12 +267,12 @@ func (b *Breakers) choose(now time.Time, set NodeSet, inUse map[string]int) (Cho
 	if len(set.Offerings) == 0 {
 		return choice, probes
 	}
-	refused := Choice{Attempt: choice.Attempt}
+	refused := Choice{Attempt: choice.Attempt, Full: true}
 	for _, o := range set.Offerings {
 		s := b.known[BreakerKey{NodeSet: set.Name, Offering: o.Name}]
 		c := b.pass(now, s, set)
-		if c.OK && o.Limit > 0 && inUse[o.Name] >= o.Limit {
-			c = Choice{Class: TroubleCapacity, Why: fmt.Sprintf("all %d nodes of its limit are in use", o.Limit), Soon: true}
+		if p := use[o.Name]; c.OK && o.Limit > 0 && p.Taken >= o.Limit {
+			c = Choice{Class: TroubleCapacity, Why: fmt.Sprintf("all %d nodes of its limit are in use", o.Limit), Soon: p.Ending > 0, Full: true}
 		}
 		if c.OK {
 			choice.Offering = o.Name
@@ -291,7 +292,7 @@ func (c *Choice) add(offering string, refused Choice) {
 		c.Why += "; "
 	}
 	c.Why += fmt.Sprintf("offering %s: %s", offering, refused.Why)
-	c.Soon = c.Soon || refused.Soon
+	c.Soon, c.Full = c.Soon || refused.Soon, c.Full && refused.Full
 	// The class is that of the offering that can be tried first.
 	sooner := !refused.Until.IsZero() && (c.Until.IsZero() || refused.Until.Before(c.Until))
 	if sooner || c.Class == TroubleNone {

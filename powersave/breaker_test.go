@@ -14,11 +14,11 @@ var breakerStart = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // breakerTest is a NodeSet with breakers and a clock.
 type breakerTest struct {
-	t     assert.TestingT
-	b     Breakers
-	set   NodeSet
-	now   time.Time
-	inUse map[string]int
+	t   assert.TestingT
+	b   Breakers
+	set NodeSet
+	now time.Time
+	use Use
 }
 
 func newBreakerTest(t assert.TestingT, offerings ...Offering) *breakerTest {
@@ -29,7 +29,7 @@ func newBreakerTest(t assert.TestingT, offerings ...Offering) *breakerTest {
 
 func (bt *breakerTest) later(d time.Duration) { bt.now = bt.now.Add(d) }
 
-func (bt *breakerTest) pick() Choice { return bt.b.Pick(bt.now, bt.set, bt.inUse) }
+func (bt *breakerTest) pick() Choice { return bt.b.Pick(bt.now, bt.set, bt.use) }
 
 // picked wants leave for the offering, as a probe or not.
 func (bt *breakerTest) picked(offering string, probe bool) Attempt {
@@ -292,15 +292,19 @@ func TestBreakerOfferings(t *testing.T) {
 		},
 		"limits": func(bt *breakerTest) {
 			bt.set.Offerings[0].Limit, bt.set.Offerings[1].Limit = 2, 1
-			bt.inUse = map[string]int{"spot": 1}
+			bt.use = Use{"spot": {Taken: 1}}
 			bt.picked("spot", false)
-			bt.inUse["spot"] = 2
+			bt.use["spot"] = Places{Taken: 2}
 			bt.fail(bt.picked("demand", false), TroubleCapacity)
 			bt.refused(TroubleCapacity, 3*time.Minute, "offering spot: all 2 nodes of its limit are in use; offering demand: capacity")
-			bt.inUse["demand"] = 5
+			assert.False(bt.t, bt.pick().Soon || bt.pick().Full, "the places may be its own job's")
+			bt.use["spot"] = Places{Taken: 2, Ending: 1}
+			assert.True(bt.t, bt.pick().Soon, "a place is about to be free")
+			bt.use = Use{"spot": {Taken: 2}, "demand": {Taken: 5}}
 			bt.later(3 * time.Minute)
 			bt.refused(TroubleCapacity, 0, "offering demand: all 1 nodes of its limit are in use")
-			bt.inUse["demand"] = 0
+			assert.True(bt.t, bt.pick().Full)
+			bt.use["demand"] = Places{}
 			bt.picked("demand", true) // a limit reached must not have cost the probe
 		},
 		"trouble of the template is the NodeSet's": func(bt *breakerTest) {
@@ -344,7 +348,7 @@ func TestBreakerOfferings(t *testing.T) {
 		"looking costs nothing": func(bt *breakerTest) {
 			bt.fail(bt.picked("spot", false), TroubleCapacity)
 			bt.later(3 * time.Minute)
-			look := bt.b.Look(bt.now, bt.set, bt.inUse)
+			look := bt.b.Look(bt.now, bt.set, bt.use)
 			assert.True(bt.t, look.OK)
 			assert.Equal(bt.t, "spot", look.Offering)
 			bt.picked("spot", true)
@@ -400,7 +404,7 @@ func TestBreakerProperties(t *testing.T) {
 	classes := []Trouble{TroubleCapacity, TroubleQuota, TroubleImage, TroubleConfig, TroubleCrash, TroubleRefused, TroubleBootstrap, TroubleLost}
 	rapid.Check(t, func(t *rapid.T) {
 		bt := newBreakerTest(t, []Offering{{Name: "a", Limit: 3}, {Name: "b"}}[:rapid.IntRange(0, 2).Draw(t, "offerings")]...)
-		bt.inUse = map[string]int{}
+		bt.use = Use{}
 		type out struct {
 			Attempt
 			since time.Time
@@ -413,7 +417,7 @@ func TestBreakerProperties(t *testing.T) {
 			i := rapid.IntRange(0, len(outs)-1).Draw(t, "which")
 			a := outs[i].Attempt
 			outs = append(outs[:i:i], outs[i+1:]...)
-			bt.inUse[a.Offering]--
+			bt.use[a.Offering] = Places{Taken: bt.use[a.Offering].Taken - 1}
 			return a
 		}
 		opened := map[BreakerKey]time.Duration{} // newest open time since the last closing
@@ -439,13 +443,13 @@ func TestBreakerProperties(t *testing.T) {
 					}
 					return
 				}
-				if limit := map[string]int{"a": 3}[c.Offering]; limit > 0 && bt.inUse[c.Offering] >= limit {
+				if limit := map[string]int{"a": 3}[c.Offering]; limit > 0 && bt.use[c.Offering].Taken >= limit {
 					t.Fatal("limit of offering ", c.Offering)
 				}
 				if nth(c.Attempt) <= barred {
 					t.Fatal("tried again with the same spec")
 				}
-				bt.inUse[c.Offering]++
+				bt.use.Add(c.Offering, false)
 				outs = append(outs, out{c.Attempt, bt.now})
 			},
 			"fail": func(t *rapid.T) {

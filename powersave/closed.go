@@ -39,8 +39,8 @@ func (e *Engine) closeSets() {
 			now[name] = closing{reason: closedPrefix + Verdict{Trouble: TroubleConfig, Reason: set.Problem}.String()}
 			continue
 		}
-		choice := e.breakers.Look(e.now, set, nil)
-		if choice.OK || choice.Soon {
+		choice := e.breakers.Look(e.now, set, e.use(name))
+		if choice.OK || e.worthWaiting(choice, set) {
 			continue
 		}
 		reason := closedPrefix + choice.Why

@@ -95,8 +95,8 @@ type Engine struct {
 	// resumeTimeout is slurm.conf's, as the newest request told; 0: not known.
 	resumeTimeout time.Duration
 	breakers      Breakers
-	counted       map[string]map[string]int // what inUse counted in this step
-	closed        map[string]closing        // NodeSets whose powered-down nodes are to stay out of Slurm's choice
+	counted       map[string]Use     // what use counted in this step
+	closed        map[string]closing // NodeSets whose powered-down nodes are to stay out of Slurm's choice
 	// closedRead is the complete read closed was worked out for; closedAgain asks for that once more.
 	closedRead  time.Time
 	closedAgain bool

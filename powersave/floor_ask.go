@@ -73,7 +73,7 @@ type lacking struct {
 func (e *Engine) raise(f *floor, set NodeSet, l lacking, off []*node) {
 	lacks, on := l.lacks, l.on
 	off = slices.DeleteFunc(off, func(n *node) bool { return !n.mayPowerUp(e.now) })
-	choice, probes := e.breakers.choose(e.now, set, e.inUse(set.Name))
+	choice, probes := e.breakers.choose(e.now, set, e.use(set.Name))
 	room := lacks
 	if set.MaxPoweredUp > 0 {
 		room = min(lacks, max(set.MaxPoweredUp-on, 0))

@@ -327,6 +327,7 @@ func (e *Engine) release(n *node, v Verdict, reason string, jobs []uint32) {
 	}
 	n.boot.release = &release{verdict: v, at: e.now, reason: reason, jobs: jobs, culprit: reason == v.String()}
 	n.boot.problem = reason
+	e.placeEnds(n)
 	e.pursueRelease(n)
 }
 

@@ -117,4 +117,7 @@ func (e *Engine) setPod(n *node, p Pod) {
 		n.podRead = e.reads.count
 	}
 	n.setPod(p)
+	if n.former() {
+		e.placeEnds(n)
+	}
 }

@@ -46,6 +46,7 @@ func (e *Engine) orderOff(n *node, req *request) {
 	n.off = &off{kind: req.Kind, requests: []*request{req}, accepted: e.now, read: e.reads.count, why: string(req.Kind),
 		unbooted: req.Kind == spool.KindResumeFail}
 	n.off.times.Requested, n.off.times.Accepted = req.Started, e.now
+	e.placeEnds(n)
 	e.activate(n)
 }
 

@@ -67,6 +67,7 @@ func (e *Engine) losePod(name, uid string) {
 		b.createTrouble, b.problem = n.trouble() // until there is another
 	}
 	n.losePod(uid)
+	e.placeEnds(n)
 	e.decide(n)
 }
 

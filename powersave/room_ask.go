@@ -151,7 +151,7 @@ func (e *Engine) roomOf(n *node) (r *room, asked bool) {
 	offering, counted := r.nodes[n.name]
 	switch {
 	case counted && b.roomAttempt < r.Attempt: // the request has said where it goes
-		if b.attempt.Offering != offering && !e.below(n.set, offering, e.inUse(n.set)) { // its place has been taken meanwhile
+		if b.attempt.Offering != offering && !e.below(n.set, offering, e.use(n.set)) { // its place has been taken meanwhile
 			return e.askRoom(n, r)
 		}
 		b.roomAttempt = r.Attempt
@@ -288,7 +288,7 @@ func (e *Engine) sendRoom(r *room) {
 func (e *Engine) roomNodes(n *node) (nodes map[string]string, fits bool) {
 	job := e.roomJob(n)
 	nodes = map[string]string{n.name: n.boot.attempt.Offering}
-	inUse := map[string]map[string]int{}
+	use := map[string]Use{}
 	noted := 0 // when it was last noted which nodes those are
 	for _, g := range e.roomGangs(job) {
 		noted = max(noted, g.read)
@@ -315,29 +315,22 @@ func (e *Engine) roomNodes(n *node) (nodes map[string]string, fits bool) {
 				continue
 			}
 		}
-		if inUse[m.set] == nil {
-			inUse[m.set] = maps.Clone(e.inUse(m.set))
+		if use[m.set] == nil {
+			use[m.set] = maps.Clone(e.use(m.set))
 		}
-		c := e.breakers.Look(e.now, e.choices(m.set, n.jobs), inUse[m.set])
+		c := e.breakers.Look(e.now, e.choices(m.set, n.jobs), use[m.set])
 		offering := c.Offering
 		switch {
 		case c.OK:
-		case m.set == n.set && n.boot.attempt.Probe() && e.below(m.set, n.boot.attempt.Offering, inUse[m.set]):
+		case m.set == n.set && n.boot.attempt.Probe() && e.below(m.set, n.boot.attempt.Offering, use[m.set]):
 			offering = n.boot.attempt.Offering // the others follow the probe
 		default:
 			return nil, false
 		}
-		if inUse[m.set] != nil {
-			inUse[m.set][offering]++
-		}
+		use[m.set].Add(offering, false)
 		nodes[name] = offering
 	}
 	return nodes, true
-}
-
-// below says whether the offering's limit leaves a place.
-func (e *Engine) below(set, offering string, inUse map[string]int) bool {
-	return !slices.ContainsFunc(e.sets[set].Offerings, func(o Offering) bool { return o.Name == offering && o.Limit > 0 && inUse[offering] >= o.Limit })
 }
 
 func (e *Engine) roomAsked(ev RoomAsked) {

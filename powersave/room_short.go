@@ -60,7 +60,7 @@ func (e *Engine) roomElsewhere(n *node, r *room, v Verdict) bool {
 		}
 		g.denied = append(g.denied, last)
 		left := e.undenied(name, []uint32{g.job})
-		if c := e.breakers.Look(e.now, left, e.inUse(name)); !left.holds(len(used[name])) || !c.OK && !c.Soon {
+		if c := e.breakers.Look(e.now, left, e.use(name)); !left.holds(len(used[name])) || !c.OK && !e.worthWaiting(c, left) {
 			g.denied = g.denied[:len(g.denied)-1]
 			continue
 		}

@@ -126,7 +126,7 @@ func (p *Planner) booting(n *node) {
 		p.bootFailed(n, n.trouble)
 	case late:
 		p.bootFailed(n, powersave.TroubleBootstrap)
-	case n.pod.Phase == powersave.PodPending && !choice.OK && !choice.Soon && n.pod.Offering == "" && p.unused(n) && p.shut(n):
+	case n.pod.Phase == powersave.PodPending && !choice.OK && !choice.Soon && !choice.Full && n.pod.Offering == "" && p.unused(n) && p.shut(n):
 		// The others of a job that cannot have all its nodes.
 		p.giveUp(n, "the NodeSet backs off: "+choice.Why)
 	}

@@ -165,19 +165,19 @@ func (p *Planner) count(set string, so func(*node) bool) (n int) {
 }
 
 // offerings counts the pods of a NodeSet by offering.
-func (p *Planner) offerings(set string) map[string]int {
+func (p *Planner) offerings(set string) powersave.Use {
 	if p.used == nil {
-		p.used = map[string]map[string]int{}
+		p.used = map[string]powersave.Use{}
 		for name := range p.sets {
-			p.used[name] = map[string]int{}
+			p.used[name] = powersave.Use{}
 		}
 		for _, n := range p.nodes {
 			switch in := p.used[n.set]; {
 			case in == nil:
 			case n.pod != nil:
-				in[n.pod.Offering]++
+				in.Add(n.pod.Offering, n.pod.Phase == powersave.PodTerminating)
 			case n.creating:
-				in[n.attempt.Offering]++
+				in.Add(n.attempt.Offering, false)
 			}
 		}
 	}
@@ -358,7 +358,7 @@ func (p *Planner) create(s *set, n *node) bool {
 	}
 	n.creating, n.attempt, n.tried, n.bootAt, n.goneRead = true, choice.Attempt, true, p.now, 0
 	n.strayAt = time.Time{}
-	p.used[s.Name][choice.Offering]++
+	p.used[s.Name].Add(choice.Offering, false)
 	p.do(CreatePod{Node: n.name, NodeSet: s.Name, Offering: choice.Offering, Generation: p.now.UnixNano()})
 	return !choice.Probe()
 }

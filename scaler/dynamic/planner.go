@@ -24,8 +24,8 @@ type Planner struct {
 	fresh   bool // the reading may be gone by to take something down
 	look    bool // this step has a new reading
 	claims  map[string]claim
-	unclear string                    // why claims are not all there are
-	used    map[string]map[string]int // what offerings counted in this step
+	unclear string                   // why claims are not all there are
+	used    map[string]powersave.Use // what offerings counted in this step
 	misses  scaler.Misses
 	room    int      // records that slurmctld can still make (MaxNodeCount)
 	recheck bool     // NodeSets have changed since misses were looked for
