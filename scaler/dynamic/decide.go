@@ -113,7 +113,7 @@ func (p *Planner) booting(n *node) {
 	}
 	late := p.now.Sub(n.bootAt) >= cmp.Or(s.Deadline, p.cfg.Deadline)
 	lasting := n.trouble != powersave.TroubleNone && p.now.Sub(n.since) >= cmp.Or(s.UnschedulableGrace, p.cfg.Grace)
-	choice := p.breakers.Look(p.now, s.NodeSet, p.offerings(n.set))
+	choice := p.breakers.Look(p.now, s.NodeSet, nil)
 	refused := n.rec != nil && n.rec.InstanceID == n.pod.UID && n.rec.State.Any(powersave.NodeInvalidReg)
 	switch {
 	case refused && !n.rec.State.Any(powersave.NodeDrain):
@@ -126,7 +126,7 @@ func (p *Planner) booting(n *node) {
 		p.bootFailed(n, n.trouble)
 	case late:
 		p.bootFailed(n, powersave.TroubleBootstrap)
-	case n.pod.Phase == powersave.PodPending && !choice.OK && !choice.Soon && !choice.Full && n.pod.Offering == "" && p.unused(n) && p.shut(n):
+	case n.pod.Phase == powersave.PodPending && !choice.OK && !choice.Soon && n.pod.Offering == "" && p.unused(n) && p.shut(n):
 		// The others of a job that cannot have all its nodes.
 		p.giveUp(n, "the NodeSet backs off: "+choice.Why)
 	}

@@ -88,7 +88,7 @@ func (p *Planner) replace() {
 		slices.SortFunc(busy, byName)
 		all := append(idle, busy...)
 		limit, lacks := s.Rolling.Limit(up), p.lacks(name, s)
-		choice := p.breakers.Look(p.now, s.NodeSet, p.offerings(name))
+		choice := p.breakers.Look(p.now, s.NodeSet, nil) // who is replaced leaves a place
 		s.update = progress{}
 		switch {
 		case s.Problem != "":
@@ -96,7 +96,7 @@ func (p *Planner) replace() {
 		case p.unclear != "":
 			limit, s.update = 0, progress{false, powersave.UpdateHeld, "nothing is taken down: " + p.unclear}
 		case !choice.OK:
-			limit, s.update = 0, progress{!choice.Soon && !choice.Full, powersave.UpdateBackingOff, choice.Why}
+			limit, s.update = 0, progress{!choice.Soon, powersave.UpdateBackingOff, choice.Why}
 		case slices.ContainsFunc(p.breakers.Snapshot(name), func(b powersave.BreakerRecord) bool { return b.State != powersave.BreakerClosed }):
 			limit = 1 // the next pod decides for all
 		}

@@ -214,6 +214,18 @@ func TestUpdateBacksOffFromBusyNodes(t *testing.T) {
 	assert.Empty(t, w.broken)
 }
 
+// Where all places of an offering are taken those that are replaced leave theirs.
+func TestUpdateAtTheLimit(t *testing.T) {
+	w := rolling(2, 1)
+	w.sets[0].Offerings = []powersave.Offering{{Name: "own", Limit: 2}}
+	w.seconds(10)
+	require.Equal(t, []string{"dyn-0/r1", "dyn-1/r1"}, w.revisions())
+	w.revise(2)
+	w.seconds(300)
+	assert.Equal(t, powersave.UpdateCounts{Revision: "r2", Current: "r2", Updated: 2}, w.update())
+	assert.Empty(t, w.broken)
+}
+
 // New pods do not come up: the NodeSet rests, and of three nodes one is lost. When that is mended all are replaced.
 func TestUpdateBacksOff(t *testing.T) {
 	w := rolling(3, 1)

@@ -282,7 +282,7 @@ func (w *world) effect(a Action, o *Outcome) {
 		}
 		w.lastUID++
 		w.created++
-		w.pods[a.Node] = &powersave.Pod{Node: a.Node, NodeSet: a.NodeSet, UID: fmt.Sprintf("uid-%d", w.lastUID), Generation: a.Generation, Phase: powersave.PodPending, Created: w.now, Dynamic: true, Revision: w.sets[0].Revision}
+		w.pods[a.Node] = &powersave.Pod{Node: a.Node, NodeSet: a.NodeSet, UID: fmt.Sprintf("uid-%d", w.lastUID), Generation: a.Generation, Offering: a.Offering, Phase: powersave.PodPending, Created: w.now, Dynamic: true, Revision: w.sets[0].Revision}
 	case DeletePod:
 		pod, r := w.pods[a.Node], w.records[a.Node]
 		if pod == nil || pod.UID != a.UID {
