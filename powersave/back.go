@@ -78,6 +78,7 @@ func (e *Engine) startsAnew(job uint32, has func(*node) bool, anew func(*back) b
 		return
 	}
 	jobs := e.hets.of(job)
+	e.tellAgain = true
 	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool {
 		if !slices.Contains(jobs, b.job) {
 			return false
@@ -240,7 +241,11 @@ func (e *Engine) askBacks() {
 			b.until = e.now.Add(backMost)
 		}
 	}
-	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool { return !b.until.After(e.now) })
+	e.backs = slices.DeleteFunc(e.backs, func(b *back) bool {
+		over := !b.until.After(e.now)
+		e.tellAgain = e.tellAgain || over
+		return over
+	})
 	for _, b := range e.backs {
 		if b.asking > 0 || b.retryAt.After(e.now) || b.told && !b.freed {
 			continue
@@ -323,7 +328,7 @@ func (e *Engine) toldInVain(b *back) bool {
 
 // hasTold lets the releases go on that waited for the job to be told.
 func (e *Engine) hasTold(b *back) {
-	b.told = true
+	b.told, e.tellAgain = true, true
 	for _, n := range slices.Clone(e.compactActive()) {
 		if n.boot != nil && n.boot.release != nil && b.isOn(n) {
 			e.decide(n)

@@ -131,6 +131,14 @@ func (r *request) names(node string) bool {
 	return slices.ContainsFunc(r.Jobs, func(j Job) bool { return j.Nodes.Contains(node) })
 }
 
+// tellsOf says that a bridge that is started now learns from the request of the boot that the job is given back for.
+func (r *request) tellsOf(b *back) bool {
+	if r.Kind == spool.KindResumeFail {
+		return slices.ContainsFunc(b.nodes, r.Nodes.Contains)
+	}
+	return slices.ContainsFunc(r.Jobs, func(j Job) bool { return j.ID == b.job })
+}
+
 // New returns an Engine that knows nothing yet.
 func New(cfg Config) *Engine {
 	return &Engine{
@@ -366,12 +374,14 @@ func (e *Engine) settled(req *request) {
 }
 
 // tellsOfGang says whether a job that the request names waits for other nodes, or slurmctld has yet to be told to let go of those that
-// came up for it. Only from the request a bridge that is started meanwhile learns that, and which nodes those are.
+// came up for it, or the job that slurmctld has taken off them has yet to be told why. Only from the request a bridge that is started meanwhile
+// learns that, and which nodes those are.
 func (e *Engine) tellsOfGang(req *request) bool {
 	return slices.ContainsFunc(req.Jobs, func(j Job) bool {
 		g := e.gangs[j.ID]
 		return g != nil && slices.Contains(g.requests, req.ID)
-	}) || slices.ContainsFunc(e.dismissed, func(n *node) bool { return req.names(n.name) })
+	}) || slices.ContainsFunc(e.dismissed, func(n *node) bool { return req.names(n.name) }) ||
+		slices.ContainsFunc(e.backs, func(b *back) bool { return b.freed && !b.told && req.tellsOf(b) })
 }
 
 // finishTelling finishes the settled requests whose jobs wait no longer.

@@ -349,6 +349,9 @@ func (b *boot) story(n *node) string {
 	if told := cmp.Or(b.problem, b.waits); told != "" {
 		return told
 	}
+	if b.unsure && n.pod == nil {
+		return "what has become of its pod is not known"
+	}
 	return map[Phase]string{
 		PhaseAccepted: "no pod was created",
 		PhaseCreating: "Kubernetes did not answer",

@@ -10,8 +10,11 @@ import (
 // slurmctld gives a boot up at ResumeTimeout where our own deadline has not come before: the bridge was away, Kubernetes could not be read, or
 // spec.boot.deadline is longer. The jobs are off the node then, and are told as those that we give back.
 
-// known says that the boot in hand is the one that has just ended, or that its pod tells of.
-func (b *boot) known(n *node) bool { return !b.unsure || n.pod != nil && !n.outdated() }
+// known says that the boot in hand is the one that slurmctld has just ended: it was seen, its pod tells of it, or ResumeFailProgram was called
+// after its request.
+func (b *boot) known(n *node) bool {
+	return !b.unsure || n.pod != nil && !n.outdated() || n.off != nil && n.off.gaveUpAt().After(b.times.Requested)
+}
 
 // timesOut tells why slurmctld had to give the boot in hand of n up, at the earliest at that time. What a deadline of ours has told is not
 // told once more. The boot ends next; the other nodes of its jobs boot for nobody.

@@ -374,7 +374,7 @@ func (w *world) patrolJob(j *slurmJob) {
 		w.breaks("gate stays", "job %d, which was requeued", j.id)
 	case j.state == pending && j.backLife != 0 && !w.rests(j) && w.smooth(j.backAt, prompt):
 		w.breaks("does not rest", "job %d, given back at %.3f", j.id, j.backAt.Sub(start).Seconds())
-	case j.state == pending && j.lateRun == j.restarts && j.lateLife == w.life && j.toldRun != j.restarts && j.tellErrs == 0 && w.smooth(j.requeued, prompt):
+	case j.state == pending && j.lateRun == j.restarts && j.toldRun != j.restarts && j.tellErrs == 0 && w.smooth(j.requeued, prompt):
 		w.breaks("is not told why", "job %d, requeued at ResumeTimeout, at %.3f", j.id, j.requeued.Sub(start).Seconds())
 	case j.state == configuring && alone && !j.unheard && !j.reported.IsZero() && w.smooth(j.reported, w.deadline(j)+prompt/3):
 		w.breaks("gang waits", "job %d since %.3f: %s", j.id, j.reported.Sub(start).Seconds(), w.picture())
