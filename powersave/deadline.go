@@ -68,7 +68,7 @@ func (e *Engine) overdue(n *node) {
 			e.wakeAt(n, at)
 		case e.missed(n, at):
 			m := e.probeOf(g, n)
-			if m != n && !e.missed(m, at) {
+			if m != n && !e.missed(m, at) || e.tiedToOthers(id) {
 				continue
 			}
 			e.giveBackLate(m, []uint32{id}, at, since)
@@ -86,6 +86,32 @@ func (e *Engine) overdue(n *node) {
 	if e.missed(n, at) {
 		e.giveBackLate(n, nil, n.boot.accepted.Add(after), n.boot.accepted)
 	}
+}
+
+// tiedToOthers says that slurmctld could take the job off none of its nodes without another that has time left. When that is late, too, they are
+// given back together.
+func (e *Engine) tiedToOthers(job uint32) bool {
+	jobs := e.withSiblings([]uint32{job})
+	for _, id := range jobs {
+		g := e.gangs[id]
+		if g == nil {
+			continue
+		}
+		for _, name := range g.nodes {
+			n := e.nodes[name]
+			tied := slices.ContainsFunc(n.jobs, func(other uint32) bool {
+				if slices.Contains(jobs, other) {
+					return false
+				}
+				at, _ := e.due(e.gangs[other], n)
+				return at.IsZero() || at.After(e.now) || n.readAt.Before(at)
+			})
+			if !tied && n.set != "" {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // missed says that n is still not up at the time by which it had to be: Slurm, read since, shows so. While it cannot be read slurmctld's own
