@@ -30,10 +30,7 @@ const suspendTime = 20
 // The floor of a NodeSet against Slurm's own power saving.
 func TestFloor(t *testing.T) {
 	forScaling(t, func(t *testing.T, version string) {
-		c := deploy(t, "floor", version, stack.Options{Gate: true, SuspendTime: suspendTime, ExtraConf: []string{
-			"SlurmctldParameters=enable_configless,idle_on_node_suspend,power_save_interval=0,power_save_min_interval=0,max_powered_nodes=3",
-		}}, nodeSet{name: "cpu", nodes: "cpu-[0-5]"})
-
+		c := deployFloor(t, "floor", version)
 		t.Run("raised", func(t *testing.T) {
 			c.t = t
 			c.kubectlScale(2)
@@ -83,6 +80,13 @@ func TestFloor(t *testing.T) {
 			c.waitZero("cpu-[0-5]")
 			c.waitFloor(0, "NoFloor")
 		})
+	})
+}
+
+// The same beside jobs.
+func TestFloorBesideJobs(t *testing.T) {
+	forScaling(t, func(t *testing.T, version string) {
+		c := deployFloor(t, "floor-jobs", version)
 		t.Run("raised because of a job", func(t *testing.T) {
 			c.t = t
 			id := c.sbatch("sleep 10", "--nodelist=cpu-[4-5]", "--ntasks-per-node=1")
@@ -115,6 +119,12 @@ func TestFloor(t *testing.T) {
 			c.settled("cpu-[0-5]")
 		})
 	})
+}
+
+func deployFloor(t *testing.T, name, version string) *cluster {
+	return deploy(t, name, version, stack.Options{Gate: true, SuspendTime: suspendTime, ExtraConf: []string{
+		"SlurmctldParameters=enable_configless,idle_on_node_suspend,power_save_interval=0,power_save_min_interval=0,max_powered_nodes=3",
+	}}, nodeSet{name: "cpu", nodes: "cpu-[0-5]"})
 }
 
 // kubectlScale scales the NodeSet the way people do.
