@@ -358,7 +358,7 @@ func (e *Engine) pursueRelease(n *node) {
 		e.wakeAt(n, r.retryAt)
 	case !n.booting(e.now):
 		e.lookAgain(n)
-	case !n.readSince(n.gated) && n.gatedBeyond(r.jobs): // who may have got it is to be told first
+	case !n.readSince(n.gated) && n.gatedBeyond(r): // who may have got it is to be told first
 		e.reads.want(e.now)
 	default:
 		r.updating = true

@@ -52,7 +52,7 @@ func (e *Engine) admitGate(ev heldGate) {
 			continue // not ours: never a reason to wait
 		}
 		g.nodes = append(g.nodes, n)
-		n.gated = g.read
+		n.gated, n.gatedAt = g.read, e.now
 		if !slices.Contains(n.gatedBy, g.job) {
 			n.gatedBy = append(n.gatedBy, g.job)
 		}
@@ -80,9 +80,9 @@ func (e *Engine) leaveBefore(ev GateOpened) {
 	}
 }
 
-// gatedBeyond says that a gate has named n whose job is none of these.
-func (n *node) gatedBeyond(jobs []uint32) bool {
-	return slices.ContainsFunc(n.gatedBy, func(id uint32) bool { return !slices.Contains(jobs, id) })
+// gatedBeyond says that a gate has named n whose job is none of those of the release, or may be of another start of one: it came later.
+func (n *node) gatedBeyond(r *release) bool {
+	return n.gatedAt.After(r.at) || slices.ContainsFunc(n.gatedBy, func(id uint32) bool { return !slices.Contains(r.jobs, id) })
 }
 
 // closeGate takes in that a start-gate went away: slurmctld kills it when its job ends.

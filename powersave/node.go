@@ -42,6 +42,7 @@ type node struct {
 	dismissal  *dismissal
 	forcedAt   time.Time // newest update of sendReleases
 	gated      int       // reads asked for before the newest gate of a job that has it came
+	gatedAt    time.Time // when that was
 	gatedBy    []uint32  // and whose gates came since its last boot
 
 	boot *boot
