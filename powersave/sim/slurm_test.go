@@ -154,8 +154,9 @@ func (n *node) foreign() bool {
 		!strings.HasPrefix(n.reason, notResponding)
 }
 
-// taken says that somebody else has a say in what becomes of the node.
-func (n *node) taken() bool { return n.foreign() || strings.Contains(n.reason, prologFailed) }
+// taken says that somebody else has a say in what becomes of the node. A reason of ours may quote what stood on another node, in which
+// nothing is divided as slurmctld does it.
+func (n *node) taken() bool { return n.foreign() || strings.Contains(n.reason, " : "+prologFailed) }
 
 func (w *world) turn(n *node, off, on powersave.NodeState) {
 	n.flags = n.flags&^off | on
