@@ -113,6 +113,16 @@ func (w *world) bound(j, o *slurmJob) bool {
 	return j == o || j.parts[0].hetLife == w.life || j.gateLife == w.life && o.gateLife == w.life && j.failedAt.After(latest(j.gateAt, o.gateAt))
 }
 
+// startedLast is when the job has started, as far as the bridge can tell. A power-up by hand of a node that boots for it already looks like another
+// start: requests of the model name the job then, too, where slurmctld's would not (power_save.c, resume_job_list).
+func (w *world) startedLast(j *slurmJob) time.Time {
+	last := j.first
+	for _, n := range j.nodes {
+		last = latest(last, w.until[powerUp][n.index])
+	}
+	return last
+}
+
 func (w *world) job(id uint32) *slurmJob {
 	if id == 0 || int(id) > len(w.jobs) {
 		return nil

@@ -210,8 +210,7 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 }
 
 // mayComeFirst looks whether a NodeSet that is Greedy gives the youngest job back first: the one that was given its nodes last. A later
-// slice makes no job younger, nor does a power-up by hand, which slurmctld counts for no job at all (power_save.c, resume_job_list). Only a
-// bridge that has just been started, and has yet to read what became of the request of before, takes that for a start.
+// slice makes no job younger. A power-up by hand of a node that boots already looks like another start.
 func (w *world) mayComeFirst(a powersave.BootFailed) {
 	n := w.node(a.Node)
 	if w.strategy[n.set()] != powersave.Greedy || a.Verdict.Trouble != powersave.TroubleCapacity || strings.HasPrefix(a.Verdict.Reason, "not up after") || !w.now.After(w.rough) ||
@@ -220,7 +219,7 @@ func (w *world) mayComeFirst(a powersave.BootFailed) {
 	}
 	var asked time.Time
 	for _, id := range a.Jobs {
-		asked = latest(asked, w.job(id).first, w.job(id).gateAt)
+		asked = latest(asked, w.job(id).gateAt, w.startedLast(w.job(id)))
 	}
 	for i, m := range w.nodes {
 		p := w.pods[i]
