@@ -158,13 +158,15 @@ func (w *world) mayTry(n *node, a powersave.CreatePod) {
 		w.movesOn(n)
 	}
 	w.tried[n.index] = now
-	if again || w.asks[n.set()] { // whose leave is older, too
+	if again && last.epoch == now.epoch || w.asks[n.set()] { // whose leave is older, too
 		return
 	}
 	for _, b := range []*breaker{&w.ofSet[n.set()], w.breakerOf(n.set(), a.Offering)} {
 		m := b.probe
 		switch {
 		case b.openedAt.IsZero() || b.life != w.life || m == n:
+		case again: // it was powered up anew: either that went by unseen, or its boot has the generation of a pod that was found, and leave of its own
+			w.doubt(b)
 		case m != nil && (m.epoch != b.as.epoch || !m.flags.Any(powersave.NodePoweringUp) || w.tried[m.index] != b.as || w.strategy[n.set()] == powersave.Greedy): // nobody knows what came of it
 			w.doubt(b)
 		case m != nil:
