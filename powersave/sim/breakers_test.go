@@ -118,10 +118,11 @@ func (w *world) opens(n *node, a powersave.BootFailed) {
 	*b = breaker{life: w.life, forGood: forGood, openedAt: w.now, until: w.now.Add(backoff), probe: b.probe, as: b.as}
 }
 
-// blamed says that a verdict on the boot of the node has been told; who gets it later goes along.
+// blamed says that a verdict on the boot of the node has been told, or that it was to go with a job on which one has been told, but that update may
+// have failed, or may be late. Who gets it later goes along.
 func (w *world) blamed(n *node) bool {
 	t := w.tried[n.index]
-	return t.life == -w.life && t.epoch == n.epoch
+	return t.life == -w.life && t.epoch == n.epoch || n.forced == (attempt{life: w.life, epoch: n.epoch})
 }
 
 // movesOn notes that a boot goes on with another offering.

@@ -50,6 +50,7 @@ type more struct {
 	earlyBad   time.Time // when it was found bad without a pod that served it
 	blamed     mark      // what its host was marked for last, in the life blamedLife
 	blamedLife int
+	forced     attempt // of the boot for which the bridge has asked for a forced power-down
 }
 
 // findBad has somebody find the hardware of a node bad, or note something about it.

@@ -85,7 +85,7 @@ func (w *world) mayAskForce(u powersave.NodeUpdate) {
 	}
 	for _, name := range u.Nodes {
 		n := w.node(name)
-		if w.slurmdGone(n) {
+		if n.forced = (attempt{life: w.life, epoch: n.epoch}); w.slurmdGone(n) {
 			n.goneAsked = w.now
 		}
 		for _, j := range n.jobs {
