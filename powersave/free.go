@@ -40,12 +40,17 @@ func (e *Engine) free() {
 	e.freeable = nil
 }
 
-// PutsBack says that the update ends what keeps nodes out of use, whoever has said so: slurmctld takes no condition with it
-// (node_mgr.c update_node). So the nodes are looked at right before, and those are left alone that MayPutBack does not find ours.
-func (u NodeUpdate) PutsBack() bool { return u.State == StateResume || u.State == StateUndrain }
+// LooksFirst says that nodes are to be looked at right before the update, and those left alone that MayReach does not find ours: slurmctld
+// takes no condition with it (node_mgr.c update_node). It ends what keeps them out of use, whoever has said so, or, as a reason alone, makes a node
+// that a person has set DOWN one that is put back after a rest.
+func (u NodeUpdate) LooksFirst() bool { return u.putsBack() || u.State == StateNone }
 
-// MayPutBack says that no person keeps the node out of use.
-func (n SlurmNode) MayPutBack() bool { return !n.State.Any(judged) || mayWrite(n.Reason) }
+func (u NodeUpdate) putsBack() bool { return u.State == StateResume || u.State == StateUndrain }
+
+// MayReach says that no person has a say in the node that the update would take back, or write over.
+func (u NodeUpdate) MayReach(n SlurmNode) bool {
+	return u.putsBack() && !n.State.Any(judged) || mayWrite(n.Reason)
+}
 
 // ReasonPrefix marks every node reason that Slurmtide writes; others are never overwritten.
 const ReasonPrefix = "slurmtide: "

@@ -191,9 +191,9 @@ func (b *Bridge) update(ctx context.Context, u powersave.NodeUpdate, requests []
 	b.at(StepUpdate)
 	var events []powersave.Event
 	var err error
-	if u.PutsBack() {
+	if u.LooksFirst() {
 		kept := u
-		if u.Nodes, kept.Nodes, err = b.mayPutBack(ctx, u.Nodes); len(kept.Nodes) > 0 {
+		if u.Nodes, kept.Nodes, err = b.look(ctx, u); len(kept.Nodes) > 0 {
 			events = append(events, powersave.NodesUpdated{Update: kept, Err: "somebody else has taken them out of use just now"})
 		}
 	}
@@ -216,18 +216,18 @@ func (b *Bridge) update(ctx context.Context, u powersave.NodeUpdate, requests []
 	return append(events, powersave.NodesUpdated{Update: u})
 }
 
-// mayPutBack looks which of the nodes no person keeps out of use. What slurmctld does not know, it says itself.
-func (b *Bridge) mayPutBack(ctx context.Context, names []string) (ours, others []string, err error) {
-	nodes, err := b.Slurm.Nodes(ctx, names...)
+// look tells the update's nodes from those that a person has a say in. What slurmctld does not know, it says itself.
+func (b *Bridge) look(ctx context.Context, u powersave.NodeUpdate) (ours, others []string, err error) {
+	nodes, err := b.Slurm.Nodes(ctx, u.Nodes...)
 	if _, partial := missingNodes(err); err != nil && !partial {
-		return names, nil, err
+		return u.Nodes, nil, err
 	}
 	for _, n := range nodes {
-		if !n.MayPutBack() {
+		if !u.MayReach(n) {
 			others = append(others, n.Name)
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(others, name) }), others, nil
+	return slices.DeleteFunc(slices.Clone(u.Nodes), func(name string) bool { return slices.Contains(others, name) }), others, nil
 }
 
 func (b *Bridge) read(ctx context.Context, a powersave.ReadSlurm) powersave.Event {

@@ -128,6 +128,23 @@ func TestDrainedBeforeItsNameIsFreed(t *testing.T) {
 	assert.Len(t, w.log, 1, "nothing is put back unseen")
 }
 
+// What a person says of a node that ResumeTimeout has set DOWN, after the engine's read, is not written over: the node would be put back.
+func TestSetDownBeforeItsReasonIsWritten(t *testing.T) {
+	w := newWorld()
+	const down = powersave.NodeDown | powersave.NodeCloud | powersave.NodePoweredDown
+	w.set(down, "cpu-0", "cpu-1")
+	w.set(powersave.NodeIdle|powersave.NodeCloud|powersave.NodePoweredDown, "cpu-2") // he has brought it back, and says why
+	w.reasons = map[string]string{"cpu-0": "ResumeTimeout reached", "cpu-1": "bad disk", "cpu-2": "looked at by Ann"}
+	b := New(Config{Slurm: w, Log: slog.New(slog.DiscardHandler)})
+	all := powersave.NodeUpdate{Nodes: []string{"cpu-0", "cpu-1", "cpu-2"}, Reason: "slurmtide: boot failed: Unschedulable"}
+	ours, kept := all, all
+	ours.Nodes, kept.Nodes = []string{"cpu-0"}, []string{"cpu-1", "cpu-2"}
+	assert.Equal(t, []powersave.Event{
+		powersave.NodesUpdated{Update: kept, Err: "somebody else has taken them out of use just now"}, powersave.NodesUpdated{Update: ours},
+	}, b.update(t.Context(), all, nil))
+	assert.Equal(t, []string{ours.String() + " " + ours.Reason}, w.log)
+}
+
 // A bridge that was killed before it held a job off finds it when it is back, and goes on counting.
 func TestJobGivenBackBeforeRestartRests(t *testing.T) {
 	const vain = "slurmtide: capacity: Unschedulable (attempt 3, 3 in a row in vain)"

@@ -50,7 +50,8 @@ type more struct {
 	earlyBad   time.Time // when it was found bad without a pod that served it
 	blamed     mark      // what its host was marked for last, in the life blamedLife
 	blamedLife int
-	forced     attempt // of the boot for which the bridge has asked for a forced power-down
+	unseen     time.Time // when somebody said what a reason of ours stood over before anybody could see it
+	forced     attempt   // of the boot for which the bridge has asked for a forced power-down
 }
 
 // findBad has somebody find the hardware of a node bad, or note something about it.
@@ -270,7 +271,7 @@ func (w *world) mayPutBack(n *node, u powersave.NodeUpdate) {
 	case n.taken() && known:
 		w.breaks("puts back what somebody set down", "%s", w.show(n))
 	case n.taken() && w.now.Sub(n.downReq) < suspendTimeout+stale: // the bridge is freeing its name, and has not seen yet that somebody has set it down
-	case w.now.Sub(n.downSince) < backoff:
+	case w.now.Sub(n.downSince) < backoff && !n.downSince.Equal(n.unseen):
 		w.breaks("puts a node back too soon", "%s, down since %.3f", w.show(n), n.downSince.Sub(start).Seconds())
 	}
 }

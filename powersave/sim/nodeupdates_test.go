@@ -13,7 +13,7 @@ const updateTakes = 6 * time.Second
 
 // update is what the bridge does: before it puts nodes back it looks at them.
 func (w *world) update(u powersave.NodeUpdate, life int) {
-	if !u.PutsBack() || w.slurmFails() {
+	if !u.LooksFirst() || w.slurmFails() {
 		w.updateNow(u, life)
 		return
 	}
@@ -22,7 +22,7 @@ func (w *world) update(u powersave.NodeUpdate, life int) {
 	for _, name := range u.Nodes {
 		n := w.node(name)
 		n.looked = w.now
-		if (powersave.SlurmNode{Name: name, State: n.state(), Reason: n.reason}).MayPutBack() {
+		if u.MayReach(powersave.SlurmNode{Name: name, State: n.state(), Reason: n.reason}) {
 			ours.Nodes = append(ours.Nodes, name)
 		} else {
 			kept.Nodes = append(kept.Nodes, name)
@@ -40,7 +40,7 @@ func (w *world) update(u powersave.NodeUpdate, life int) {
 func (w *world) mayAskBack(u powersave.NodeUpdate) {
 	for _, name := range u.Nodes {
 		n := w.node(name)
-		if u.PutsBack() && w.now.Sub(n.reasonAt) > stale && !(powersave.SlurmNode{Name: name, State: n.state(), Reason: n.reason}).MayPutBack() {
+		if u.LooksFirst() && w.now.Sub(n.reasonAt) > stale && !u.MayReach(powersave.SlurmNode{Name: name, State: n.state(), Reason: n.reason}) {
 			w.breaks("would put back what people keep", "%s: %s", u, w.show(n))
 		}
 	}
@@ -72,6 +72,9 @@ func (w *world) updateNow(u powersave.NodeUpdate, life int) {
 func (w *world) updateNode(n *node, u powersave.NodeUpdate) bool {
 	w.mayUpdate(n, u)
 	if u.Reason != "" {
+		if n.foreign() && n.reasonAt.After(n.looked) {
+			n.unseen = n.reasonAt
+		}
 		n.say(u.Reason, w.now)
 	}
 	switch u.State {
