@@ -2,7 +2,6 @@ package powersave
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -15,6 +14,7 @@ type gate struct {
 	job      uint32
 	het      uint32    // leader of its het job; 0: none
 	nodes    []*node   // those not seen serving yet
+	up       []*node   // those that are
 	read     int       // reads asked for before it came
 	asked    time.Time // when it came
 	attempt  int       // of the job; 0: unknown
@@ -131,7 +131,8 @@ func (e *Engine) joinGates() {
 
 func (e *Engine) checkGates() {
 	e.gates = slices.DeleteFunc(e.gates, func(g *gate) bool {
-		var down, lost string
+		var down string
+		var lost *node
 		g.nodes = slices.DeleteFunc(g.nodes, func(n *node) bool {
 			if !n.readSince(g.read) {
 				return false
@@ -140,18 +141,26 @@ func (e *Engine) checkGates() {
 				down = n.name
 			}
 			if n.slurm.State.Any(NodeIdle) { // its job was requeued, or has ended
-				lost = n.name
+				lost = n
+			}
+			if !n.missing && serving(n.slurm.State) {
+				g.up = append(g.up, n)
 			}
 			return n.missing || serving(n.slurm.State)
 		})
+		for _, n := range g.up {
+			if n.slurm.State.Any(NodeIdle | NodeDown) {
+				lost = n
+			}
+		}
 		switch {
 		case down != "":
 			e.do(AnswerGate{ID: g.id, Reason: "node " + down + " is down"})
 		case len(g.nodes) == 0:
 			e.do(AnswerGate{ID: g.id, Ready: true})
-		case lost != "":
-			e.loses(g.job, fmt.Sprintf("job %d has lost %s", g.job, lost))
-			e.do(AnswerGate{ID: g.id, Reason: "node " + lost + " is the job's no longer"})
+		case lost != nil:
+			e.losesAll(g, lost)
+			e.do(AnswerGate{ID: g.id, Reason: "node " + lost.name + " is the job's no longer"})
 		default:
 			return false
 		}

@@ -105,6 +105,21 @@ func (e *Engine) missesMembers(n *node) {
 	}
 }
 
+// losesAll makes the job of a gate wait for nothing any more: Slurm shows that it has lost a node, and slurmctld takes a job off all its nodes at once,
+// also off those that others have got since. What it has when it starts again its next gate tells, or its next request.
+func (e *Engine) losesAll(g *gate, lost *node) {
+	e.loses(g.job, fmt.Sprintf("job %d has lost %s", g.job, lost.name))
+	o := e.gangs[g.job]
+	if o == nil || o.attempt > g.attempt || o.newest.After(lost.readAt) || o.whole.Len() > 0 && !o.whole.Contains(lost.name) {
+		return
+	}
+	for _, name := range slices.Clone(o.nodes) {
+		if n := e.nodes[name]; n.boot.release == nil {
+			e.leave(n, g.job)
+		}
+	}
+}
+
 // parted says that n, idle as Slurm shows it, is powered up, or has just come up, only for jobs that have parted, and why.
 func (e *Engine) parted(n *node) (reason string, parted bool) {
 	b := n.boot
