@@ -27,6 +27,16 @@ func (w *world) takenUp(offering string) (count int) {
 	return count
 }
 
+// beingMade counts those that the bridge is having made there: they have a place, too.
+func (w *world) beingMade(offering string) (count int) {
+	for i, n := range w.nodes {
+		if n.creating > 0 && w.pods[i] == nil && w.tried[i].life == w.life && w.tried[i].offering == offering {
+			count++
+		}
+	}
+	return count
+}
+
 // mayTake looks at the limit of the offering that a pod is made on.
 func (w *world) mayTake(a powersave.CreatePod, life int) {
 	for i, name := range offerings {
@@ -48,7 +58,7 @@ func (w *world) mayGiveUp(a powersave.BootFailed) {
 	if a.Offering == offerings[0] {
 		other = 1
 	}
-	if limit := w.limits[other]; limit > 0 && w.takenUp(offerings[other]) >= limit || w.now.Sub(w.shortAt[other]) < time.Minute {
+	if limit := w.limits[other]; limit > 0 && w.takenUp(offerings[other])+w.beingMade(offerings[other]) >= limit || w.now.Sub(w.shortAt[other]) < time.Minute {
 		return
 	}
 	for _, n := range w.nodes { // a breaker may be open
