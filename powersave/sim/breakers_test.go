@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -123,6 +124,17 @@ func (w *world) opens(n *node, a powersave.BootFailed) {
 func (w *world) blamed(n *node) bool {
 	t := w.tried[n.index]
 	return t.life == -w.life && t.epoch == n.epoch || n.forced == (attempt{life: w.life, epoch: n.epoch})
+}
+
+// saidBefore says that this bridge has told the same verdict before, on the same pod, or on that of another node with which this one was to be given
+// back, as one without a pod shows. Who got the node since, before slurmctld gave the boot up, goes along.
+func (w *world) saidBefore(a powersave.BootFailed) bool {
+	said := slices.ContainsFunc(w.nodes[:], func(n *node) bool {
+		return n.verdictLife == w.life && n.verdict.Verdict == a.Verdict && (a.UID == "" && n.name != a.Node || a.UID != "" && n.verdict.UID == a.UID)
+	})
+	n := w.node(a.Node)
+	n.verdict, n.verdictLife = a, w.life
+	return said
 }
 
 // movesOn notes that a boot goes on with another offering.

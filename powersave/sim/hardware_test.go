@@ -52,6 +52,9 @@ type more struct {
 	blamedLife int
 	unseen     time.Time // when somebody said what a reason of ours stood over before anybody could see it
 	forced     attempt   // of the boot for which the bridge has asked for a forced power-down
+
+	verdict     powersave.BootFailed // the newest, told in the life verdictLife
+	verdictLife int
 }
 
 // findBad has somebody find the hardware of a node bad, or note something about it.

@@ -186,7 +186,8 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 	if a.Verdict.Trouble == powersave.TroubleNone || a.Verdict.Reason == "" {
 		w.breaks("gives no reason", "verdict on %s: %q", a.Node, a.Verdict)
 	}
-	timedOut := !w.node(a.Node).downSince.IsZero() && strings.HasPrefix(a.Verdict.Reason, "not up after ResumeTimeout")
+	again := w.saidBefore(a)
+	timedOut := !w.node(a.Node).downSince.IsZero() && (again || strings.HasPrefix(a.Verdict.Reason, "not up after ResumeTimeout"))
 	told := a.Verdict.Trouble == powersave.TroubleRefused || timedOut || strings.Contains(a.Verdict.Reason, apartErr) // by Slurm, or by an answer
 	if w.blind && !told && !w.blamed(w.node(a.Node)) {
 		w.breaks("gives a boot up unread", "%s: %s", a.Node, a.Verdict)
