@@ -2,7 +2,6 @@ package powersave
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -39,7 +38,7 @@ func (e *Engine) attempt(n *node) bool {
 		b.waits, b.queued = choice.Why, true
 		e.wakeAt(n, e.now.Add(time.Second))
 	default:
-		e.condemn(n, Verdict{Trouble: choice.Class, Reason: strings.TrimPrefix(choice.Why, string(choice.Class)+": ")})
+		e.condemn(n, choice.verdict())
 		e.closedAgain = e.closedAgain || set.limited() // the last place may have been taken since
 	}
 	return false

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -101,6 +102,11 @@ type Choice struct {
 	Until time.Time
 	Soon  bool // it takes the end of a probe, or of a pod that is ending: worth waiting for
 	Full  bool // nothing but limits stands against it
+}
+
+// verdict is what a boot that is refused ends with.
+func (c Choice) verdict() Verdict {
+	return Verdict{Trouble: c.Class, Reason: strings.TrimPrefix(c.Why, string(c.Class)+": ")}
 }
 
 // Breakers keep boots from being tried over and over where they fail. There is one per NodeSet and
@@ -273,6 +279,9 @@ func (b *Breakers) choose(now time.Time, set NodeSet, use Use) (Choice, []*break
 		c := b.pass(now, s, set)
 		if p := use[o.Name]; c.OK && o.Limit > 0 && p.Taken >= o.Limit {
 			c = Choice{Class: TroubleCapacity, Why: fmt.Sprintf("all %d nodes of its limit are in use", o.Limit), Soon: p.Ending > 0, Full: true}
+			if p.Taken == beyond {
+				c.Why = fmt.Sprintf("limit %d", o.Limit)
+			}
 		}
 		if c.OK {
 			choice.Offering = o.Name

@@ -11,6 +11,7 @@ import (
 // closing is a NodeSet none of whose boots can succeed for now, or one node.
 type closing struct {
 	until  time.Time // zero: until its spec, or its problem, changes
+	places int       // of a NodeSet: for so many nodes there is room nevertheless, within limits of offerings
 	reason string
 	tries  int    // of a node
 	pod    string // that hangs; the node is closed until it is gone
@@ -39,7 +40,7 @@ func (e *Engine) closeSets() {
 			now[name] = closing{reason: closedPrefix + Verdict{Trouble: TroubleConfig, Reason: set.Problem}.String()}
 			continue
 		}
-		choice := e.breakers.Look(e.now, set, e.use(name))
+		choice := e.breakers.Look(e.now, set, set.full())
 		if choice.OK || e.worthWaiting(choice, set) {
 			continue
 		}
@@ -47,14 +48,15 @@ func (e *Engine) closeSets() {
 		if !choice.Until.IsZero() {
 			reason += fmt.Sprintf("; tried again at %s", choice.Until.UTC().Format("15:04:05Z"))
 		}
-		now[name] = closing{until: choice.Until, reason: reason}
+		now[name] = closing{until: choice.Until, reason: reason, places: e.placesLeft(set)}
 	}
 	if maps.Equal(now, e.closed) && !fresh && !e.closedAgain {
 		return
 	}
 	var nodes []*node // few, if any
+	spared := e.sparedOff(now)
 	for _, n := range e.nodes {
-		if state, _ := e.closeUpdate(n, now); state != StateNone {
+		if state, _ := e.closeUpdate(n, now, spared); state != StateNone {
 			nodes = append(nodes, n)
 		}
 	}
@@ -66,7 +68,7 @@ func (e *Engine) closeSets() {
 	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.name, b.name) })
 	var updates []NodeUpdate
 	for _, n := range nodes {
-		state, reason := e.closeUpdate(n, now)
+		state, reason := e.closeUpdate(n, now, spared)
 		updates = merge(updates, NodeUpdate{State: state, Reason: reason}, n.name)
 		n.closing = true
 	}
@@ -75,18 +77,44 @@ func (e *Engine) closeSets() {
 	}
 }
 
-// closeUpdate is what n asks for when these NodeSets are closed.
-func (e *Engine) closeUpdate(n *node, now map[string]closing) (u StateChange, reason string) {
+// sparedOff are the nodes that stay in Slurm's choice while their NodeSets are closed, as many as there are places: those that are in it before others.
+func (e *Engine) sparedOff(now map[string]closing) map[*node]bool {
+	off := map[string][]*node{}
+	for _, n := range e.nodes {
+		if now[n.set].places > 0 && n.read > 0 && n.pod == nil && n.isOff() && !n.shut(e.now) && (!n.slurm.State.Any(judged) || n.slurm.drainedFor(closedPrefix)) {
+			off[n.set] = append(off[n.set], n)
+		}
+	}
+	spared := map[*node]bool{}
+	for set, nodes := range off {
+		slices.SortFunc(nodes, func(a, b *node) int {
+			return cmp.Or(cmp.Compare(a.slurm.State&NodeDrain, b.slurm.State&NodeDrain), cmp.Compare(a.name, b.name))
+		})
+		for _, n := range nodes[:min(len(nodes), now[set].places)] {
+			spared[n] = true
+		}
+	}
+	return spared
+}
+
+// isOff says that Slurm shows the node powered down, and nobody about to change that.
+func (n *node) isOff() bool {
+	return n.slurm.State.Has(NodePoweredDown) && !n.slurm.State.Any(inUse|NodePoweringUp|NodePowerUp|NodePoweringDown|NodeReserved)
+}
+
+// closeUpdate is what n asks for when these NodeSets are closed, but for the spared nodes.
+func (e *Engine) closeUpdate(n *node, now map[string]closing, spared map[*node]bool) (u StateChange, reason string) {
 	hangs := n.hangs()
 	if n.set == "" || n.read == 0 || n.missing || n.closing || n.boot != nil || n.off != nil && !hangs {
 		return StateNone, ""
 	}
 	c, closed := now[n.set]
+	closed = closed && !spared[n]
 	if n.shut(e.now) && (hangs || !closed) {
 		c, closed = n.closed, true
 	}
 	state := n.slurm.State
-	off := (n.pod == nil || hangs) && state.Has(NodePoweredDown) && !state.Any(inUse|NodePoweringUp|NodePowerUp|NodePoweringDown|NodeReserved)
+	off := (n.pod == nil || hangs) && n.isOff()
 	up := n.alive() && n.pod.Phase != PodTerminating && serving(state) && !state.Any(NodeDown|NodeFail|NodeInvalidReg) // somebody tried it, by hand
 	switch {
 	case !off && !up:

@@ -68,7 +68,13 @@ func (e *Engine) overdue(n *node) {
 			e.wakeAt(n, at)
 		case e.missed(n, at):
 			m := e.probeOf(g, n)
-			if m != n && !e.missed(m, at) || e.tiedToOthers(id) {
+			if m != n && !e.missed(m, at) {
+				continue
+			}
+			if e.tiedToOthers(id) {
+				if !m.boot.blamed { // the next are not to be tried in the same way
+					e.failed(m, e.late(m, at, since))
+				}
 				continue
 			}
 			e.giveBackLate(m, []uint32{id}, at, since)
@@ -91,7 +97,18 @@ func (e *Engine) overdue(n *node) {
 // tiedToOthers says that slurmctld could take the job off none of its nodes without another that has time left. When that is late, too, they are
 // given back together.
 func (e *Engine) tiedToOthers(job uint32) bool {
-	jobs := e.withSiblings([]uint32{job})
+	tied, known := e.tied[job]
+	if !known { // each of its nodes asks
+		if e.tied == nil {
+			e.tied = map[uint32]bool{}
+		}
+		tied = e.tie(e.withSiblings([]uint32{job}))
+		e.tied[job] = tied
+	}
+	return tied
+}
+
+func (e *Engine) tie(jobs []uint32) bool {
 	for _, id := range jobs {
 		g := e.gangs[id]
 		if g == nil {

@@ -96,6 +96,7 @@ type Engine struct {
 	resumeTimeout time.Duration
 	breakers      Breakers
 	counted       map[string]Use     // what use counted in this step
+	tied          map[uint32]bool    // what tiedToOthers said in this step
 	closed        map[string]closing // NodeSets whose powered-down nodes are to stay out of Slurm's choice
 	// closedRead is the complete read closed was worked out for; closedAgain asks for that once more.
 	closedRead  time.Time
@@ -160,7 +161,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	if now.After(e.now) {
 		e.now = now
 	}
-	e.out, e.counted = nil, nil
+	e.out, e.counted, e.tied = nil, nil, nil
 	e.passWindows()
 	switch ev := ev.(type) {
 	case RequestAccepted:

@@ -3,6 +3,7 @@ package powersave
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -26,6 +27,14 @@ func (u Use) Add(offering string, ending bool) {
 	u[offering] = p
 }
 
+// Remove takes one node off the offering.
+func (u Use) Remove(offering string) {
+	if p, ok := u[offering]; ok {
+		p.Taken--
+		u[offering] = p
+	}
+}
+
 // use counts the places on the offerings of a NodeSet that has limits; nil if it has none.
 func (e *Engine) use(set string) Use {
 	if !e.sets[set].limited() {
@@ -38,7 +47,7 @@ func (e *Engine) use(set string) Use {
 	use = Use{}
 	for _, n := range e.nodes {
 		if n.set == set {
-			use.Add(e.offeringOf(n), !n.hangs() && (n.former() || n.off != nil || n.boot != nil && n.boot.release != nil))
+			use.Add(e.offeringOf(n), e.leavesPlace(n))
 		}
 	}
 	if e.counted == nil {
@@ -48,9 +57,22 @@ func (e *Engine) use(set string) Use {
 	return use
 }
 
+// leavesPlace says that n is about to leave its place. A pod that does not end in time, or whose host is silent, may stay for long.
+func (e *Engine) leavesPlace(n *node) bool {
+	if n.former() {
+		return !n.hangs() && (n.pod.Ends.IsZero() || !e.now.After(n.pod.Ends.Add(hangGrace))) && !e.hosts.Silent(n.pod.Host)
+	}
+	return n.off != nil || n.boot != nil && n.boot.release != nil
+}
+
 // placeEnds has a closed NodeSet looked at again, which may have lacked nothing but a place.
 func (e *Engine) placeEnds(n *node) {
-	delete(e.counted, n.set)
+	if use := e.counted[n.set]; use != nil { // thousands may end in one step
+		offering := e.offeringOf(n)
+		p := use[offering]
+		p.Ending++
+		use[offering] = p
+	}
 	if _, closed := e.closed[n.set]; closed && e.sets[n.set].limited() {
 		e.closedAgain = true
 	}
@@ -58,6 +80,31 @@ func (e *Engine) placeEnds(n *node) {
 
 func (s NodeSet) limited() bool {
 	return slices.ContainsFunc(s.Offerings, func(o Offering) bool { return o.Limit > 0 })
+}
+
+// beyond is that more nodes are asked about than any limit leaves places.
+const beyond = math.MaxInt
+
+// full is the use of all places that limits leave.
+func (s NodeSet) full() Use {
+	use := Use{}
+	for _, o := range s.Offerings {
+		use[o.Name] = Places{Taken: beyond}
+	}
+	return use
+}
+
+// placesLeft counts the free places on the offerings of the NodeSet that have limits, and may be tried.
+func (e *Engine) placesLeft(set NodeSet) (free int) {
+	use := e.use(set.Name)
+	for _, o := range set.Offerings {
+		alone := set
+		alone.Offerings = []Offering{o}
+		if o.Limit > 0 && e.breakers.Look(e.now, alone, nil).OK {
+			free += max(0, o.Limit-use[o.Name].Taken)
+		}
+	}
+	return free
 }
 
 // worthWaiting says that a boot to which these offerings are left, and refused, may get a place soon. Where nothing but limits stands against

@@ -222,12 +222,15 @@ func (e *Engine) awaited(r *room) bool {
 // askRoom asks for room for all pods of the first job of n that are still to be made, in place of the last request.
 func (e *Engine) askRoom(n *node, last *room) (r *room, asked bool) {
 	job := e.roomJob(n)
-	nodes, fits := e.roomNodes(n)
-	if !fits {
+	nodes, refused := e.roomNodes(n)
+	if refused != nil {
 		n.boot.waits = "waiting for a place for all nodes of the job"
 		e.breakers.ProbeGone(*n.boot.attempt) // others may fit meanwhile
 		n.boot.attempt, e.counted = nil, nil
 		e.wakeAt(n, e.now.Add(time.Second))
+		if !e.worthWaiting(*refused, e.choices(refused.NodeSet, n.jobs)) && e.mayGiveBack(n) {
+			e.giveBack(n, slices.Clone(n.jobs), refused.verdict())
+		}
 		return nil, false
 	}
 	r = &room{Room: Room{Job: job, Attempt: max(n.boot.generation, e.rooms.attempts[job]+1), State: RoomPending}, nodes: nodes, read: e.reads.count}
@@ -284,8 +287,8 @@ func (e *Engine) sendRoom(r *room) {
 
 // roomNodes are the nodes whose pods the first job of n needs still, also those that slurmctld has yet to power up for it, each
 // with its offering: the one chosen already, unless the job was denied it, or what the breakers would
-// say now. Not all fit if an offering's limit leaves no place.
-func (e *Engine) roomNodes(n *node) (nodes map[string]string, fits bool) {
+// say now. Not all fit if an offering's limit leaves no place: refused says why.
+func (e *Engine) roomNodes(n *node) (nodes map[string]string, refused *Choice) {
 	job := e.roomJob(n)
 	nodes = map[string]string{n.name: n.boot.attempt.Offering}
 	use := map[string]Use{}
@@ -325,12 +328,12 @@ func (e *Engine) roomNodes(n *node) (nodes map[string]string, fits bool) {
 		case m.set == n.set && n.boot.attempt.Probe() && e.below(m.set, n.boot.attempt.Offering, use[m.set]):
 			offering = n.boot.attempt.Offering // the others follow the probe
 		default:
-			return nil, false
+			return nil, &c
 		}
 		use[m.set].Add(offering, false)
 		nodes[name] = offering
 	}
-	return nodes, true
+	return nodes, nil
 }
 
 func (e *Engine) roomAsked(ev RoomAsked) {
