@@ -88,7 +88,7 @@ func (p *Planner) replace() {
 		slices.SortFunc(busy, byName)
 		all := append(idle, busy...)
 		limit, lacks := s.Rolling.Limit(up), p.lacks(name, s)
-		choice := p.breakers.Look(p.now, s.NodeSet, nil) // who is replaced leaves a place
+		all, choice := p.replaced(s, all)
 		s.update = progress{}
 		switch {
 		case s.Problem != "":
@@ -120,6 +120,28 @@ func (p *Planner) replace() {
 			p.drain(n, strings.TrimPrefix(powersave.UpdatePrefix, powersave.ReasonPrefix)+"revision "+revision+" is replaced when idle")
 		}
 	}
+}
+
+// replaced are those of these nodes whose successors have a place: each leaves its own, but that may be on an offering that is not tried. If none
+// has, the choice says why.
+func (p *Planner) replaced(s *set, nodes []*node) (can []*node, choice powersave.Choice) {
+	if len(nodes) == 0 {
+		return nil, p.breakers.Look(p.now, s.NodeSet, nil)
+	}
+	use := maps.Clone(p.offerings(s.Name))
+	choice = p.breakers.Look(p.now, s.NodeSet, use)
+	for _, n := range nodes {
+		use.Remove(n.pod.Offering)
+		c := p.breakers.Look(p.now, s.NodeSet, use)
+		if !c.OK {
+			use.Add(n.pod.Offering, false)
+			continue
+		}
+		use.Add(c.Offering, false)
+		choice = c
+		can = append(can, n)
+	}
+	return can, choice
 }
 
 // up reports that the node is there, also while it is drained for an update: jobs may still be on it.

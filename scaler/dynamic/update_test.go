@@ -226,6 +226,25 @@ func TestUpdateAtTheLimit(t *testing.T) {
 	assert.Empty(t, w.broken)
 }
 
+// One offering is full, and the other rests: only what is on the first can be replaced. What serves on the other stays until its time has come.
+func TestUpdateBesideALimit(t *testing.T) {
+	w := rolling(3, 1)
+	w.sets[0].Offerings = []powersave.Offering{{Name: "own", Limit: 1}, {Name: "spot"}}
+	w.seconds(10)
+	require.Len(t, w.pods, 3)
+	w.revise(2)
+	w.planner.breakers.Failed(w.now, w.sets[0].Attempt("spot"), powersave.TroubleCapacity, "no room")
+	for range 60 {
+		w.second(true)
+		require.GreaterOrEqual(t, len(w.pods), 2)
+	}
+	assert.Equal(t, powersave.UpdateBackingOff, w.update().Why)
+	assert.Equal(t, 1, w.update().Updated)
+	w.seconds(300)
+	assert.Equal(t, powersave.UpdateCounts{Revision: "r2", Current: "r2", Updated: 3}, w.update())
+	assert.Empty(t, w.broken)
+}
+
 // New pods do not come up: the NodeSet rests, and of three nodes one is lost. When that is mended all are replaced.
 func TestUpdateBacksOff(t *testing.T) {
 	w := rolling(3, 1)
