@@ -158,7 +158,7 @@ func (e *Engine) decideBoot(n *node) {
 			// Slurm gave the boot up. A pod that exists is left to the two sightings of an orphan.
 			e.note(Info, n, b.request(), "Slurm shows "+state.String()+": the boot is given up")
 			n.failed = b.story(n)
-			if state.Any(NodePoweredDown) && tookTooLong(n.slurm.Reason) && b.known(n) {
+			if state.Any(NodePoweredDown) && tookTooLong(n.slurm.Reason) && e.known(n) {
 				e.timesOut(n, n.readAt)
 			}
 			e.failBoot(n)

@@ -11,7 +11,8 @@ import (
 // freed, or until the node has its next job (node_mgr.c update_node, make_node_alloc): it keeps nobody off a node that stays.
 type dismissal struct {
 	reason  string
-	read    int // only later reads count
+	read    int  // only later reads count
+	taken   bool // slurmctld has taken its job off it already
 	sent    bool
 	with    string // the reason that was sent
 	tries   int
@@ -56,8 +57,9 @@ func (e *Engine) sendDismissals() {
 		switch {
 		case l.sent, e.blind:
 			return false
-		case n.missing, n.set == "", fresh && (known || !serving(state) && !idles || n.drainedByPeople()), e.putOff(n):
-			n.dismissal, e.tellAgain = nil, true // it goes, or has gone already
+		case n.missing, n.set == "", fresh && (known || !serving(state) && !idles || n.drainedByPeople()), e.putOff(n),
+			fresh && l.taken && state.Any(NodeAllocated|NodeMixed) && !state.Any(NodeCompleting):
+			n.dismissal, e.tellAgain = nil, true // it goes, or has gone already, or is another's
 			return true
 		case l.retryAt.After(e.now), n.boot != nil && !idles, n.off != nil:
 			return false

@@ -103,7 +103,7 @@ func (e *Engine) decideOff(n *node) {
 		o.confirmed = true
 		setOnce(&o.times.Confirmed, e.now)
 		if n.boot != nil { // Slurm has ended it
-			if n.boot.known(n) {
+			if e.known(n) {
 				n.failed = n.boot.story(n)
 				if o.unbooted {
 					e.timesOut(n, o.gaveUpAt())

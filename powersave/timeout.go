@@ -11,9 +11,15 @@ import (
 // spec.boot.deadline is longer. The jobs are off the node then, and are told as those that we give back.
 
 // known says that the boot in hand is the one that slurmctld has just ended: it was seen, its pod tells of it, or ResumeFailProgram was called
-// after its request.
-func (b *boot) known(n *node) bool {
-	return !b.unsure || n.pod != nil && !n.outdated() || n.off != nil && n.off.gaveUpAt().After(b.times.Requested)
+// after its request, lately.
+func (e *Engine) known(n *node) bool {
+	b := n.boot
+	if n.off != nil && b.unsure {
+		if at := n.off.gaveUpAt(); at.After(b.times.Requested) && e.now.Sub(at) < backMost {
+			return true
+		}
+	}
+	return !b.unsure || n.pod != nil && !n.outdated()
 }
 
 // timesOut tells why slurmctld had to give the boot in hand of n up, at the earliest at that time. What a deadline of ours has told is not
@@ -61,7 +67,13 @@ func (e *Engine) tookOff(n *node, jobs []uint32, v Verdict, since time.Time) {
 	e.endGates(jobs, v.String())
 	for _, id := range jobs {
 		if g := e.gangs[id]; g != nil && e.sets[n.set].Strategy != BestEffort {
+			up := g.up
 			e.powerDown(g, backReason(id, n.name, v))
+			for _, name := range up { // whoever is on it now has got it since
+				if d := e.nodes[name].dismissal; d != nil {
+					d.taken, d.read = true, e.reads.count
+				}
+			}
 		}
 	}
 	e.part(n, jobs, n.name+": "+v.String())
@@ -72,7 +84,7 @@ func (e *Engine) tookOff(n *node, jobs []uint32, v Verdict, since time.Time) {
 		}
 		g.rest = nil
 		for _, name := range slices.Clone(g.nodes) {
-			if m := e.nodes[name]; m != n && m.boot.release == nil {
+			if m := e.nodes[name]; m != n && m.boot.release == nil && !g.joined[name].After(since) { // else it has been given that since
 				e.leave(m, id)
 			}
 		}
