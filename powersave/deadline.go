@@ -72,8 +72,8 @@ func (e *Engine) overdue(n *node) {
 				continue
 			}
 			if e.tiedToOthers(id) {
-				if !m.boot.blamed { // the next are not to be tried in the same way
-					e.failed(m, e.late(m, at, since))
+				if !m.shortOf(at, since) { // the next are not to be tried in the same way
+					e.failed(m, e.whyLate(m, false))
 				}
 				continue
 			}

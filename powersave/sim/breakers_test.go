@@ -110,7 +110,8 @@ func (w *world) opens(n *node, a powersave.BootFailed) {
 	switch open := b.life == w.life && b.openedAt.After(told); {
 	case open && (b.forGood || !forGood):
 		return
-	case blamed, !ofPod, strings.HasPrefix(a.Verdict.Reason, "not up after"), !told.IsZero() && w.now.Sub(told) < time.Minute:
+	case blamed, !ofPod, strings.HasPrefix(a.Verdict.Reason, "not up after"), !told.IsZero() && w.now.Sub(told) < time.Minute,
+		n.set() == 1 && w.schedule.deadline > 0 && w.now.Sub(n.bootReq) >= w.schedule.deadline: // when a job that shares all it has was late
 		w.doubt(b)
 		return
 	case b.doubt == w.life:
