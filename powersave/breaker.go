@@ -235,6 +235,16 @@ func (b *Breakers) AllClosed() bool {
 	return true
 }
 
+// rests says that something stands against boots on one of the NodeSet's offerings.
+func (b *Breakers) rests(nodeSet string) bool {
+	for key, s := range b.known {
+		if key.NodeSet == nodeSet && s.isOpen() {
+			return true
+		}
+	}
+	return false
+}
+
 // Look says what Pick would, and takes no probe. A nil use leaves limits out.
 func (b *Breakers) Look(now time.Time, set NodeSet, use Use) Choice {
 	choice, _ := b.choose(now, set, use)
@@ -277,7 +287,7 @@ func (b *Breakers) choose(now time.Time, set NodeSet, use Use) (Choice, []*break
 	for _, o := range set.Offerings {
 		s := b.known[BreakerKey{NodeSet: set.Name, Offering: o.Name}]
 		c := b.pass(now, s, set)
-		if p := use[o.Name]; c.OK && o.Limit > 0 && p.Taken >= o.Limit {
+		if p := use[o.Name]; (c.OK || c.Soon && p.Taken == beyond) && o.Limit > 0 && p.Taken >= o.Limit {
 			c = Choice{Class: TroubleCapacity, Why: fmt.Sprintf("all %d nodes of its limit are in use", o.Limit), Soon: p.Ending > 0, Full: true}
 			if p.Taken == beyond {
 				c.Why = fmt.Sprintf("limit %d", o.Limit)

@@ -41,7 +41,7 @@ func (e *Engine) closeSets() {
 			continue
 		}
 		choice := e.breakers.Look(e.now, set, set.full())
-		if choice.OK || e.worthWaiting(choice, set) {
+		if choice.OK || choice.Soon || choice.Full && !e.breakers.rests(name) {
 			continue
 		}
 		reason := closedPrefix + choice.Why
@@ -62,6 +62,7 @@ func (e *Engine) closeSets() {
 	}
 	if len(nodes) > 0 && e.now.Sub(e.reads.complete) > actOn {
 		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow)) // somebody may have drained them since; releases come first
+		e.closedAgain = false                           // until then
 		return
 	}
 	e.closed, e.closedRead, e.closedAgain = now, e.reads.complete, false
@@ -77,17 +78,30 @@ func (e *Engine) closeSets() {
 	}
 }
 
-// sparedOff are the nodes that stay in Slurm's choice while their NodeSets are closed, as many as there are places: those that are in it before others.
+// sparedOff are the nodes that stay in Slurm's choice while their NodeSets are closed, as many as there are places: those that are in it, or just
+// leave a place, before others.
 func (e *Engine) sparedOff(now map[string]closing) map[*node]bool {
 	off := map[string][]*node{}
 	for _, n := range e.nodes {
-		if now[n.set].places > 0 && n.read > 0 && n.pod == nil && n.isOff() && !n.shut(e.now) && (!n.slurm.State.Any(judged) || n.slurm.drainedFor(closedPrefix)) {
+		if now[n.set].places == 0 || n.read == 0 || n.boot != nil || n.pod != nil || n.shut(e.now) {
+			continue
+		}
+		state := n.slurm.State
+		ours := state.Any(NodeDrain) && n.slurm.drainedFor(closedPrefix)
+		leaves := n.off != nil && !state.Any(inUse|NodePoweringUp)
+		if (leaves || n.isOff()) && !state.Any(NodeReserved) && (ours || !state.Any(judged) && mayWrite(n.slurm.Reason)) {
 			off[n.set] = append(off[n.set], n)
 		}
 	}
 	spared := map[*node]bool{}
 	for set, nodes := range off {
 		slices.SortFunc(nodes, func(a, b *node) int {
+			switch {
+			case a.off != nil && b.off == nil: // its name is freed next, and then it is in Slurm's choice
+				return -1
+			case a.off == nil && b.off != nil:
+				return 1
+			}
 			return cmp.Or(cmp.Compare(a.slurm.State&NodeDrain, b.slurm.State&NodeDrain), cmp.Compare(a.name, b.name))
 		})
 		for _, n := range nodes[:min(len(nodes), now[set].places)] {
@@ -97,9 +111,9 @@ func (e *Engine) sparedOff(now map[string]closing) map[*node]bool {
 	return spared
 }
 
-// isOff says that Slurm shows the node powered down, and nobody about to change that.
+// isOff says that Slurm shows the node powered down, and is not about to change that.
 func (n *node) isOff() bool {
-	return n.slurm.State.Has(NodePoweredDown) && !n.slurm.State.Any(inUse|NodePoweringUp|NodePowerUp|NodePoweringDown|NodeReserved)
+	return n.slurm.State.Has(NodePoweredDown) && !n.slurm.State.Any(inUse|NodePoweringUp|NodePowerUp|NodePoweringDown)
 }
 
 // closeUpdate is what n asks for when these NodeSets are closed, but for the spared nodes.
@@ -118,11 +132,11 @@ func (e *Engine) closeUpdate(n *node, now map[string]closing, spared map[*node]b
 	up := n.alive() && n.pod.Phase != PodTerminating && serving(state) && !state.Any(NodeDown|NodeFail|NodeInvalidReg) // somebody tried it, by hand
 	switch {
 	case !off && !up:
-	case closed && off && !state.Any(judged) && mayWrite(n.slurm.Reason):
+	case closed && off && !state.Any(judged|NodeReserved) && mayWrite(n.slurm.Reason):
 		return StateDrain, c.reason
 	case closed && off && state.Has(NodeIdle|NodeDrain) && !state.Any(NodeDown) && n.slurm.drainedFor(closedPrefix) && n.slurm.Reason != c.reason: // it is closed for another reason now
 		return StateDrain, c.reason
-	case !closed && state.Any(NodeDrain) && n.slurm.drainedFor(closedPrefix):
+	case (!closed || up) && state.Any(NodeDrain) && n.slurm.drainedFor(closedPrefix): // what serves has its place
 		// One that is DOWN, too, was set DOWN by somebody just before it was drained: that is not ours to take back at once, see heal.
 		return StateUndrain, ""
 	}

@@ -3,6 +3,7 @@ package powersave
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // renewBatch bounds the nodes of one renewal, which are looked at one by one: if one comes to nothing, or takes too long, others do not.
@@ -103,6 +104,9 @@ func (e *Engine) raise(f *floor, set NodeSet, l lacking, off []*node) {
 		e.reads.wantComplete(e.now.Add(e.cfg.PollSlow))
 	case ask < lacks && f.closed > 0:
 		f.why, f.text = FloorBackingOff, "nodes are being put back"
+		if c, closed := e.closed[set.Name]; closed {
+			f.text = strings.TrimPrefix(c.reason, closedPrefix)
+		}
 	case ask < lacks:
 		f.why = FloorNoNodes
 		f.text = fmt.Sprintf("%d of %d nodes are wanted and cannot be powered up: see sinfo -R for those that are down or drained", lacks-ask, l.all)

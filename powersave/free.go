@@ -1,6 +1,8 @@
 package powersave
 
 import (
+	"strings"
+
 	"github.com/slurmtide/slurmtide/powersave/spool"
 )
 
@@ -42,13 +44,22 @@ func (e *Engine) free() {
 
 // LooksFirst says that nodes are to be looked at right before the update, and those left alone that MayReach does not find ours: slurmctld
 // takes no condition with it (node_mgr.c update_node). It ends what keeps them out of use, whoever has said so, or, as a reason alone, makes a node
-// that a person has set DOWN one that is put back after a rest.
-func (u NodeUpdate) LooksFirst() bool { return u.putsBack() || u.State == StateNone }
+// that a person has set DOWN one that is put back after a rest. A drain of closeSets would make that of a person one of ours, or take a node that
+// a job has just got.
+func (u NodeUpdate) LooksFirst() bool { return u.putsBack() || u.State == StateNone || u.closes() }
 
 func (u NodeUpdate) putsBack() bool { return u.State == StateResume || u.State == StateUndrain }
 
+// closes says that the update is one of closeSets that takes nodes out of Slurm's choice.
+func (u NodeUpdate) closes() bool {
+	return u.State == StateDrain && strings.HasPrefix(u.Reason, closedPrefix)
+}
+
 // MayReach says that no person has a say in the node that the update would take back, or write over.
 func (u NodeUpdate) MayReach(n SlurmNode) bool {
+	if u.closes() && !n.drainedFor(closedPrefix) {
+		return !n.State.Any(judged|inUse) && mayWrite(n.Reason)
+	}
 	return u.putsBack() && !n.State.Any(judged) || mayWrite(n.Reason)
 }
 

@@ -100,7 +100,7 @@ func (e *Engine) placesLeft(set NodeSet) (free int) {
 	for _, o := range set.Offerings {
 		alone := set
 		alone.Offerings = []Offering{o}
-		if o.Limit > 0 && e.breakers.Look(e.now, alone, nil).OK {
+		if c := e.breakers.Look(e.now, alone, nil); o.Limit > 0 && (c.OK || c.Soon) {
 			free += max(0, o.Limit-use[o.Name].Taken)
 		}
 	}

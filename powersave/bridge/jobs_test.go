@@ -145,6 +145,24 @@ func TestSetDownBeforeItsReasonIsWritten(t *testing.T) {
 	assert.Equal(t, []string{ours.String() + " " + ours.Reason}, w.log)
 }
 
+// A NodeSet is closed: neither what a person has drained, nor what a job has got since the engine's read is taken out of use by us.
+func TestDrainedBeforeItsNodeSetIsClosed(t *testing.T) {
+	w := newWorld()
+	const off = powersave.NodeIdle | powersave.NodeCloud | powersave.NodePoweredDown
+	w.set(off, "cpu-0")
+	w.set(off|powersave.NodeDrain, "cpu-1", "cpu-2")
+	w.set(powersave.NodeAllocated|powersave.NodeCloud|powersave.NodePoweringUp, "cpu-3")
+	w.reasons = map[string]string{"cpu-1": "bad disk", "cpu-2": "slurmtide: closed: capacity: Unschedulable"}
+	b := New(Config{Slurm: w, Log: slog.New(slog.DiscardHandler)})
+	all := powersave.NodeUpdate{Nodes: []string{"cpu-0", "cpu-1", "cpu-2", "cpu-3"}, State: powersave.StateDrain, Reason: "slurmtide: closed: quota: exceeded quota"}
+	ours, kept := all, all
+	ours.Nodes, kept.Nodes = []string{"cpu-0", "cpu-2"}, []string{"cpu-1", "cpu-3"}
+	assert.Equal(t, []powersave.Event{
+		powersave.NodesUpdated{Update: kept, Err: "somebody else has taken them out of use just now"}, powersave.NodesUpdated{Update: ours},
+	}, b.update(t.Context(), all, nil))
+	assert.Equal(t, []string{ours.String() + " " + ours.Reason}, w.log)
+}
+
 // A bridge that was killed before it held a job off finds it when it is back, and goes on counting.
 func TestJobGivenBackBeforeRestartRests(t *testing.T) {
 	const vain = "slurmtide: capacity: Unschedulable (attempt 3, 3 in a row in vain)"

@@ -40,7 +40,7 @@ func (w *world) update(u powersave.NodeUpdate, life int) {
 func (w *world) mayAskBack(u powersave.NodeUpdate) {
 	for _, name := range u.Nodes {
 		n := w.node(name)
-		if u.LooksFirst() && w.now.Sub(n.reasonAt) > stale && !u.MayReach(powersave.SlurmNode{Name: name, State: n.state(), Reason: n.reason}) {
+		if u.LooksFirst() && w.now.Sub(latest(n.reasonAt, n.changed)) > stale && !u.MayReach(powersave.SlurmNode{Name: name, State: n.state(), Reason: n.reason}) {
 			w.breaks("would put back what people keep", "%s: %s", u, w.show(n))
 		}
 	}

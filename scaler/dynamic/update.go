@@ -59,7 +59,7 @@ func (p *Planner) replace() {
 			s.update = progress{}
 			continue
 		}
-		var idle, busy []*node
+		var idle, busy, outs []*node
 		out, up, left, soon := 0, 0, 0, 0
 		for _, n := range p.nodes {
 			if n.set != name {
@@ -72,6 +72,9 @@ func (p *Planner) replace() {
 			// A record that stays since somebody names it keeps nobody waiting.
 			case p.forUpdate(n) && (n.pod != nil || p.claims[n.name].grip == gripNone), n.pod != nil && n.replace == n.pod.UID && n.change == powersave.StateDrain:
 				out++
+				if n.pod != nil {
+					outs = append(outs, n)
+				}
 			case !p.outdated(n):
 			case p.settling(n):
 				soon++
@@ -88,7 +91,7 @@ func (p *Planner) replace() {
 		slices.SortFunc(busy, byName)
 		all := append(idle, busy...)
 		limit, lacks := s.Rolling.Limit(up), p.lacks(name, s)
-		all, choice := p.replaced(s, all)
+		all, choice := p.replaced(s, outs, all)
 		s.update = progress{}
 		switch {
 		case s.Problem != "":
@@ -123,14 +126,14 @@ func (p *Planner) replace() {
 }
 
 // replaced are those of these nodes whose successors have a place: each leaves its own, but that may be on an offering that is not tried. If none
-// has, the choice says why.
-func (p *Planner) replaced(s *set, nodes []*node) (can []*node, choice powersave.Choice) {
-	if len(nodes) == 0 {
+// has, the choice says why. Those that are out for it already, with their pods, come first.
+func (p *Planner) replaced(s *set, outs, nodes []*node) (can []*node, choice powersave.Choice) {
+	if len(outs)+len(nodes) == 0 {
 		return nil, p.breakers.Look(p.now, s.NodeSet, nil)
 	}
 	use := maps.Clone(p.offerings(s.Name))
 	choice = p.breakers.Look(p.now, s.NodeSet, use)
-	for _, n := range nodes {
+	for i, n := range slices.Concat(outs, nodes) {
 		use.Remove(n.pod.Offering)
 		c := p.breakers.Look(p.now, s.NodeSet, use)
 		if !c.OK {
@@ -139,7 +142,9 @@ func (p *Planner) replaced(s *set, nodes []*node) (can []*node, choice powersave
 		}
 		use.Add(c.Offering, false)
 		choice = c
-		can = append(can, n)
+		if i >= len(outs) {
+			can = append(can, n)
+		}
 	}
 	return can, choice
 }

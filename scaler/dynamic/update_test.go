@@ -245,6 +245,25 @@ func TestUpdateBesideALimit(t *testing.T) {
 	assert.Empty(t, w.broken)
 }
 
+// The same with jobs on all nodes: the one that can be replaced is drained once, and stays so until its job has ended.
+func TestUpdateBesideALimitOfBusyNodes(t *testing.T) {
+	w := rolling(0, 1)
+	w.sets[0].Offerings = []powersave.Offering{{Name: "own", Limit: 1}, {Name: "spot"}}
+	for range 4 {
+		w.submit(1)
+	}
+	w.seconds(10)
+	w.revise(2)
+	w.planner.breakers.Failed(w.now, w.sets[0].Attempt("spot"), powersave.TroubleCapacity, "no room")
+	w.seconds(3)
+	require.True(t, w.outFor("dyn-0"))
+	for range 100 {
+		w.second(true)
+		require.True(t, w.outFor("dyn-0"))
+	}
+	assert.Empty(t, w.broken)
+}
+
 // New pods do not come up: the NodeSet rests, and of three nodes one is lost. When that is mended all are replaced.
 func TestUpdateBacksOff(t *testing.T) {
 	w := rolling(3, 1)
