@@ -117,6 +117,9 @@ func (w *world) opens(n *node, a powersave.BootFailed) {
 	case b.doubt == w.life:
 		return
 	}
+	if b.life != w.life { // nobody knows of a probe of the bridge before
+		b.probe = nil
+	}
 	*b = breaker{life: w.life, forGood: forGood, openedAt: w.now, until: w.now.Add(backoff), probe: b.probe, as: b.as}
 }
 
