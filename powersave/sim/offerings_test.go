@@ -37,6 +37,17 @@ func (w *world) beingMade(offering string) (count int) {
 	return count
 }
 
+// mayBeTaken counts both, and pods whose making seemed to fail: they have a place as soon as the watch tells of them.
+func (w *world) mayBeTaken(offering string) (count int) {
+	count = w.takenUp(offering) + w.beingMade(offering)
+	for _, p := range w.pods {
+		if p != nil && p.Offering == offering && p.lost {
+			count++
+		}
+	}
+	return count
+}
+
 // mayTake looks at the limit of the offering that a pod is made on.
 func (w *world) mayTake(a powersave.CreatePod, life int) {
 	for i, name := range offerings {
@@ -58,7 +69,7 @@ func (w *world) mayGiveUp(a powersave.BootFailed) {
 	if a.Offering == offerings[0] {
 		other = 1
 	}
-	if limit := w.limits[other]; limit > 0 && w.takenUp(offerings[other])+w.beingMade(offerings[other]) >= limit || w.now.Sub(w.shortAt[other]) < time.Minute {
+	if limit := w.limits[other]; limit > 0 && w.mayBeTaken(offerings[other]) >= limit || w.now.Sub(w.shortAt[other]) < time.Minute {
 		return
 	}
 	for _, n := range w.nodes { // a breaker may be open
