@@ -114,7 +114,7 @@ func (e *Engine) losesAll(g *gate, lost *node) {
 		return
 	}
 	for _, name := range slices.Clone(o.nodes) {
-		if n := e.nodes[name]; n.boot.release == nil {
+		if n := e.nodes[name]; n.boot.release == nil && !n.refuted() { // else who ends its boot tells the job why
 			e.leave(n, g.job)
 		}
 	}
