@@ -86,7 +86,11 @@ func (n *node) losePod(uid string) {
 	}
 }
 
-func (n *node) dropPod() { n.pod, n.deleting, n.delTries = nil, "", 0 }
+// dropPod also begins the sightings anew: what disagreed with Slurm is gone, and a power-up without a pod is another matter.
+func (n *node) dropPod() {
+	n.pod, n.deleting, n.delTries = nil, "", 0
+	n.strayAt, n.strayOK = time.Time{}, false
+}
 
 func (e *Engine) podCreated(ev PodCreated) {
 	n := e.nodes[ev.Node]
