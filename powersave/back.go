@@ -114,7 +114,7 @@ func (e *Engine) requestedAnew(j Job, r Request) {
 		if b.freed {
 			return r.Started.After(b.freedAt)
 		}
-		return r.Started.After(b.asked) && anotherStart(b.whole, b.powered, j, r)
+		return r.Started.After(b.asked) && anotherStart(b.whole, b.powered, j, r) && !e.gateWaitsOf(j.ID, b.attempt)
 	})
 }
 

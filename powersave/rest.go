@@ -110,6 +110,11 @@ func (e *Engine) dropKept() {
 	}
 }
 
+// gateWaitsOf says that a gate of this attempt of the job waits: slurmctld does not start it anew before that is over.
+func (e *Engine) gateWaitsOf(job uint32, attempt int) bool {
+	return slices.ContainsFunc(e.gates, func(g *gate) bool { return g.job == job && g.attempt > 0 && g.attempt == attempt })
+}
+
 func (e *Engine) gateWaits(job uint32) bool {
 	return slices.ContainsFunc(e.gates, func(g *gate) bool { return g.job == job })
 }
