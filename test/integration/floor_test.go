@@ -87,6 +87,14 @@ func TestFloor(t *testing.T) {
 func TestFloorBesideJobs(t *testing.T) {
 	forScaling(t, func(t *testing.T, version string) {
 		c := deployFloor(t, "floor-jobs", version)
+		t.Run("not above what Slurm allows", func(t *testing.T) {
+			c.t = t
+			c.kubectlScale(5)
+			c.waitFloor(3, "PowerUpFailed")
+			assert.Len(t, c.slurmdPods(), 3)
+			c.kubectlScale(0)
+			c.settled("cpu-[0-5]")
+		})
 		t.Run("raised because of a job", func(t *testing.T) {
 			c.t = t
 			id := c.sbatch("sleep 10", "--nodelist=cpu-[4-5]", "--ntasks-per-node=1")
@@ -109,14 +117,6 @@ func TestFloorBesideJobs(t *testing.T) {
 			assert.Len(t, c.slurmdPods(), 2, "they count")
 			c.waitJob(id, "COMPLETED")
 			c.stays(2*suspendTime*time.Second, 2)
-		})
-		t.Run("not above what Slurm allows", func(t *testing.T) {
-			c.t = t
-			c.kubectlScale(5)
-			c.waitFloor(3, "PowerUpFailed")
-			assert.Len(t, c.slurmdPods(), 3)
-			c.kubectlScale(0)
-			c.settled("cpu-[0-5]")
 		})
 	})
 }
