@@ -57,12 +57,11 @@ func (f *fitting) room(b *bin) int64 {
 // (node_scheduler.c _set_sched_weight, gres_select_filter.c near_gpus).
 func (f *fitting) weight(b *bin, gpus bool) int64 {
 	power := int64(0)
-	switch b.state {
-	case NodeBooting:
+	switch {
+	case b.state == NodeBooting || b.boots:
 		power = 2
-	case NodeOff:
+	case b.state == NodeOff:
 		power = 3
-	case NodeUp, NodeUnusable:
 	}
 	near := int64(0)
 	if gpus {
@@ -162,7 +161,7 @@ func (p *placer) look(cs candidates, fresh bool) {
 }
 
 func (p *placer) oneOrSome(v *variant, w wish) bool {
-	if v.most == 1 && p.w.snap.Select.OneNodeFirstFit {
+	if v.most == 1 && p.w.snap.Select.OneNodeFirstFit && (v.n.tasks > 1 || len(v.n.gresNode) == 0) { // one task with GPUs of its node is packed tightly
 		return p.first(v, w)
 	}
 	return p.among(v, w)

@@ -11,6 +11,8 @@ import (
 //     component for the same partition it stops (job_scheduler.c _schedule, fail_this_part).
 //   - Backfill plans the components in turn, and keeps their nodes, all of each, from what comes later. At the end of its round it starts the het jobs it could plan,
 //     each component on whatever suits it then (backfill.c _het_job_start_test, _het_job_start_now).
+//   - Seconds lie between the two, and nodes that were given to jobs boot by then. From 26.05 on they come before those that are powered down
+//     (node_scheduler.c _set_sched_weight).
 //
 // So a job may start elsewhere, or a round later.
 
@@ -23,7 +25,10 @@ func (d *demand) inTurn() {
 	if slices.ContainsFunc(rest, (*entry).planned) {
 		for d.placer.looks > 0 && len(rest) > 0 {
 			before := d.started
-			rest = d.backfill(d.schedule(rest))
+			rest = d.schedule(rest)
+			d.world.boot()
+			rest = d.backfill(rest)
+			d.world.boot()
 			if d.started == before {
 				break
 			}
@@ -31,6 +36,17 @@ func (d *demand) inTurn() {
 	}
 	for _, e := range rest {
 		d.run(e)
+	}
+}
+
+// boot has nodes boot that are powered up for jobs placed by now.
+func (w *world) boot() {
+	if !w.snap.Select.OneNodeFirstFit { // before 26.05
+		return
+	}
+	for i := range w.bins {
+		b := &w.bins[i]
+		b.boots = b.opened
 	}
 }
 

@@ -77,6 +77,69 @@ func TestOrderWithHetJobs(t *testing.T) {
 	}
 }
 
+// Where a het job goes after nodes were given to others: from 26.05 on these boot by then, and come first.
+func TestOrderOfNodesThatBoot(t *testing.T) {
+	cpus := func(j Job, n uint32) Job {
+		return with(j, func(j *Job) { j.Tasks, j.CPUs, j.MaxNodes, j.Memory = n, n, n, 500 })
+	}
+	hets := het(2, "cpu", "gpu")
+	hets[0] = cpus(hets[0], 4)
+	for name, tc := range map[string]struct {
+		sel  Select
+		want []string
+	}{
+		"26.05": {Select{OneNodeFirstFit: true}, []string{"cpu-0", "cpu-1"}},
+		"24.11": {Select{}, []string{"cpu-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := cluster(4, append([]Job{cpus(cpuJob(1), 6)}, hets...)...)
+			s.Select = tc.sel
+			var nodes []string
+			d := newDemand(testNow, &s)
+			d.rounds = false
+			d.tell = func(id uint32, spots []spot) {
+				for _, spot := range spots {
+					if id == 2 {
+						nodes = append(nodes, d.world.bins[spot.bin].name)
+					}
+				}
+			}
+			d.reckon()
+			assert.Equal(t, tc.want, nodes)
+		})
+	}
+}
+
+// One task with GPUs of its node goes where the least CPUs are left, and not to the first node with room (26.05).
+func TestGPUsOfANode(t *testing.T) {
+	gpu := with(cpuJob(1), func(j *Job) { j.Partitions, j.TRESPerNode = "gpu", "gres/gpu:1" })
+	for name, tc := range map[string]struct {
+		job  Job
+		want string
+	}{
+		"GPUs of its node": {gpu, "gpu-1"},
+		"none":             {with(gpu, func(j *Job) { j.TRESPerNode = "" }), "gpu-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := cluster(4, tc.job)
+			s.Select.OneNodeFirstFit = true
+			for i := range s.Nodes {
+				switch s.Nodes[i].Name {
+				case "gpu-0":
+					s.Nodes[i].State = NodeUp
+				case "gpu-1":
+					s.Nodes[i].State, s.Nodes[i].AllocCPUs = NodeUp, 2
+				}
+			}
+			d := newDemand(testNow, &s)
+			d.tell = func(_ uint32, spots []spot) { assert.Equal(t, tc.want, d.world.bins[spots[0].bin].name) }
+			d.rounds = false
+			r := d.reckon()
+			assert.Equal(t, 1, r.Jobs[0].Counted)
+		})
+	}
+}
+
 // Jobs share cores with those of their own kind only: one in each row.
 func TestSharedCores(t *testing.T) {
 	shared := func(id, cpus uint32) Job {

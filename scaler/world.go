@@ -65,6 +65,7 @@ type bin struct {
 	kept       bool   // for a het job that is planned: nobody may have it
 	mark       uint32 // chosen for the job that is being placed
 	opened     bool   // powered down, and to be powered up for a pending job
+	boots      bool   // and so early that it boots by now, see order.go
 	taken      bool   // a pending job was placed on it
 }
 
