@@ -7,7 +7,7 @@
 #   KEEP=1                   leave the cluster up
 #   PARALLEL=8               stacks at once: they mostly wait
 #   TAGS=integration,load    larger tests
-#   QUEUES=200               of TestDemand, 12 otherwise
+#   QUEUES=200               of TestDemand, 12 otherwise; QUEUES=3,14 those two, QUEUES=3, that one
 #   JOBS=20000               of TestScalerLongQueue, 4000 otherwise
 #   TAGS=integration,faults  longer tests, of faults
 #   TAGS=integration,controlplane  slurmtide controller (make e2e-control-plane)
