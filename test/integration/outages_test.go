@@ -28,7 +28,8 @@ func TestOutages(t *testing.T) {
 	for _, v := range versions() {
 		all = append(all, deploy(t, "outages", v, stack.Options{Gate: true, ResumeTimeout: 300, ExtraConf: []string{"MinJobAge=3600"},
 			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-9] Default=YES", "PartitionName=wide Nodes=wide-[0-2]"},
-		}, nodeSet{name: "cpu", nodes: "cpu-[0-9]"}, nodeSet{name: "wide", nodes: "wide-[0-2]",
+		}, nodeSet{name: "cpu", nodes: "cpu-[0-9]", // its host may be NotReady for a while after the API server was away
+			boot: v1alpha1.BootPolicy{UnschedulableGrace: &metav1.Duration{Duration: 2 * time.Minute}}}, nodeSet{name: "wide", nodes: "wide-[0-2]",
 			boot: v1alpha1.BootPolicy{UnschedulableGrace: &metav1.Duration{Duration: 2 * time.Second}}}))
 	}
 	each := func(t *testing.T, do func(c *cluster)) {
