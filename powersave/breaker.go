@@ -235,10 +235,10 @@ func (b *Breakers) AllClosed() bool {
 	return true
 }
 
-// rests says that something stands against boots on one of the NodeSet's offerings.
-func (b *Breakers) rests(nodeSet string) bool {
+// rests says that boots have failed on one of the NodeSet's offerings, and none has succeeded since, nor has its spec been changed.
+func (b *Breakers) rests(set NodeSet) bool {
 	for key, s := range b.known {
-		if key.NodeSet == nodeSet && s.isOpen() {
+		if key.NodeSet == set.Name && s.isOpen() && set.sameSpec(s.Spec, s.SpecHash) {
 			return true
 		}
 	}

@@ -41,7 +41,7 @@ func (e *Engine) closeSets() {
 			continue
 		}
 		choice := e.breakers.Look(e.now, set, set.full())
-		if choice.OK || choice.Soon || choice.Full && !e.breakers.rests(name) {
+		if choice.OK || choice.Soon || choice.Full && !e.breakers.rests(set) {
 			continue
 		}
 		reason := closedPrefix + choice.Why
