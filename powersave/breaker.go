@@ -287,6 +287,7 @@ func (b *Breakers) choose(now time.Time, set NodeSet, use Use) (Choice, []*break
 	for _, o := range set.Offerings {
 		s := b.known[BreakerKey{NodeSet: set.Name, Offering: o.Name}]
 		c := b.pass(now, s, set)
+		// Beyond the limit the end of a probe is not worth waiting for either.
 		if p := use[o.Name]; (c.OK || c.Soon && p.Taken == beyond) && o.Limit > 0 && p.Taken >= o.Limit {
 			c = Choice{Class: TroubleCapacity, Why: fmt.Sprintf("all %d nodes of its limit are in use", o.Limit), Soon: p.Ending > 0, Full: true}
 			if p.Taken == beyond {

@@ -102,13 +102,14 @@ func (e *Engine) tiedToOthers(job uint32) bool {
 		if e.tied == nil {
 			e.tied = map[uint32]bool{}
 		}
-		tied = e.tie(e.withSiblings([]uint32{job}))
+		tied = e.shareAll(e.withSiblings([]uint32{job}))
 		e.tied[job] = tied
 	}
 	return tied
 }
 
-func (e *Engine) tie(jobs []uint32) bool {
+// shareAll says that all nodes of these jobs are shared with others that have time left.
+func (e *Engine) shareAll(jobs []uint32) bool {
 	for _, id := range jobs {
 		g := e.gangs[id]
 		if g == nil {

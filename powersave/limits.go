@@ -65,7 +65,7 @@ func (e *Engine) leavesPlace(n *node) bool {
 	return n.off != nil || n.boot != nil && n.boot.release != nil
 }
 
-// placeEnds has a closed NodeSet looked at again, which may have lacked nothing but a place.
+// placeEnds takes in that n leaves its place, or has left it: its NodeSet, if it is closed, may have lacked nothing but that.
 func (e *Engine) placeEnds(n *node) {
 	if use := e.counted[n.set]; use != nil { // thousands may end in one step
 		offering := e.offeringOf(n)
@@ -82,7 +82,7 @@ func (s NodeSet) limited() bool {
 	return slices.ContainsFunc(s.Offerings, func(o Offering) bool { return o.Limit > 0 })
 }
 
-// beyond is that more nodes are asked about than any limit leaves places.
+// beyond stands for more nodes than any limit allows: what is said then holds whether places are free or not.
 const beyond = math.MaxInt
 
 // full is the use of all places that limits leave.

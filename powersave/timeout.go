@@ -13,13 +13,10 @@ import (
 // known says that the boot in hand is the one that slurmctld has just ended: it was seen, its pod tells of it, or ResumeFailProgram was called
 // after its request, lately.
 func (e *Engine) known(n *node) bool {
-	b := n.boot
-	if n.off != nil && b.unsure {
-		if at := n.off.gaveUpAt(); at.After(b.times.Requested) && e.now.Sub(at) < backMost {
-			return true
-		}
+	if !n.boot.unsure || n.pod != nil && !n.outdated() {
+		return true
 	}
-	return !b.unsure || n.pod != nil && !n.outdated()
+	return n.off != nil && n.off.gaveUpAt().After(later(n.boot.times.Requested, e.now.Add(-backMost)))
 }
 
 // timesOut tells why slurmctld had to give the boot in hand of n up, at the earliest at that time. What a deadline of ours has told is not

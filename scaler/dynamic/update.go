@@ -89,9 +89,8 @@ func (p *Planner) replace() {
 		byName := func(a, b *node) int { return compareNames(a.name, b.name) }
 		slices.SortFunc(idle, byName)
 		slices.SortFunc(busy, byName)
-		all := append(idle, busy...)
 		limit, lacks := s.Rolling.Limit(up), p.lacks(name, s)
-		all, choice := p.replaced(s, outs, all)
+		all, choice := p.havePlace(s, outs, append(idle, busy...))
 		s.update = progress{}
 		switch {
 		case s.Problem != "":
@@ -125,9 +124,9 @@ func (p *Planner) replace() {
 	}
 }
 
-// replaced are those of these nodes whose successors have a place: each leaves its own, but that may be on an offering that is not tried. If none
-// has, the choice says why. Those that are out for it already, with their pods, come first.
-func (p *Planner) replaced(s *set, outs, nodes []*node) (can []*node, choice powersave.Choice) {
+// havePlace are those of these nodes whose successors have a place: each leaves its own, but that may be on an offering that is not tried. If none
+// has, the choice says why. Those that are out for the update already, with their pods, come first.
+func (p *Planner) havePlace(s *set, outs, nodes []*node) (can []*node, choice powersave.Choice) {
 	if len(outs)+len(nodes) == 0 {
 		return nil, p.breakers.Look(p.now, s.NodeSet, nil)
 	}

@@ -226,14 +226,25 @@ func TestUpdateAtTheLimit(t *testing.T) {
 	assert.Empty(t, w.broken)
 }
 
-// One offering is full, and the other rests: only what is on the first can be replaced. What serves on the other stays until its time has come.
-func TestUpdateBesideALimit(t *testing.T) {
-	w := rolling(3, 1)
+// besideALimit has one place on its own hosts, and spot for the rest.
+func besideALimit(floor int) *world {
+	w := rolling(floor, 1)
 	w.sets[0].Offerings = []powersave.Offering{{Name: "own", Limit: 1}, {Name: "spot"}}
-	w.seconds(10)
-	require.Len(t, w.pods, 3)
+	return w
+}
+
+// reviseWithoutSpot begins an update while spot rests.
+func (w *world) reviseWithoutSpot() {
 	w.revise(2)
 	w.planner.breakers.Failed(w.now, w.sets[0].Attempt("spot"), powersave.TroubleCapacity, "no room")
+}
+
+// One offering is full, and the other rests: only what is on the first can be replaced. What serves on the other stays until its time has come.
+func TestUpdateBesideALimit(t *testing.T) {
+	w := besideALimit(3)
+	w.seconds(10)
+	require.Len(t, w.pods, 3)
+	w.reviseWithoutSpot()
 	for range 60 {
 		w.second(true)
 		require.GreaterOrEqual(t, len(w.pods), 2)
@@ -247,14 +258,12 @@ func TestUpdateBesideALimit(t *testing.T) {
 
 // The same with jobs on all nodes: the one that can be replaced is drained once, and stays so until its job has ended.
 func TestUpdateBesideALimitOfBusyNodes(t *testing.T) {
-	w := rolling(0, 1)
-	w.sets[0].Offerings = []powersave.Offering{{Name: "own", Limit: 1}, {Name: "spot"}}
+	w := besideALimit(0)
 	for range 4 {
 		w.submit(1)
 	}
 	w.seconds(10)
-	w.revise(2)
-	w.planner.breakers.Failed(w.now, w.sets[0].Attempt("spot"), powersave.TroubleCapacity, "no room")
+	w.reviseWithoutSpot()
 	w.seconds(3)
 	require.True(t, w.outFor("dyn-0"))
 	for range 100 {
