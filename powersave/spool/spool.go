@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -73,7 +74,7 @@ func (s *Spool) sweep(before time.Time) error {
 // reported once; err is set only when the spool as a whole could not be read, or an entry
 // could not be set aside.
 func (s *Spool) Pending(known func(id string) bool) (reqs []Request, corrupt []Corrupt, err error) {
-	entries, err := os.ReadDir(s.requests())
+	entries, err := inOrder(func() ([]fs.DirEntry, error) { return os.ReadDir(s.requests()) })
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading spool: %w", err)
 	}
@@ -100,6 +101,29 @@ func (s *Spool) Pending(known func(id string) bool) (reqs []Request, corrupt []C
 		}
 	}
 	return reqs, corrupt, errors.Join(errs...)
+}
+
+// inOrder lists a directory of requests so that none is left out that has a smaller ID than
+// one that is there. A single listing may do that: it is no snapshot, and what is renamed
+// into the directory meanwhile shows in it or not. But once a listing shows an ID, all
+// smaller ones are in place, and the next listing shows them. What is larger waits for the
+// next call, which its program asks for.
+func inOrder(list func() ([]fs.DirEntry, error)) ([]fs.DirEntry, error) {
+	first, err := list()
+	if err != nil || len(first) == 0 {
+		return nil, err
+	}
+	var last string
+	for _, e := range first {
+		if id, ok := requestID(e.Name()); ok {
+			last = id
+		}
+	}
+	second, err := list()
+	return slices.DeleteFunc(second, func(e fs.DirEntry) bool {
+		id, ok := requestID(e.Name())
+		return ok && id > last
+	}), err
 }
 
 // transient tells errors of the machine from errors of one file.

@@ -4,16 +4,95 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// What is renamed into a directory while it is listed shows or not, whatever its name.
+func TestListingIsInOrder(t *testing.T) {
+	const first, second, third = "1700000000000000001-0000007.json", "1700000000000000002-0000003.json", "1700000000000000003-0000005.json"
+	tests := map[string]struct{ listings, want []string }{
+		"nothing":                    {listings: []string{""}},
+		"a smaller one was missed":   {listings: []string{second, first + " " + second}, want: []string{first, second}},
+		"a larger one waits":         {listings: []string{first, first + " " + third}, want: []string{first}},
+		"one came after a draft":     {listings: []string{".tmp-1", first}},
+		"one was done":               {listings: []string{first + " " + second, second}, want: []string{second}},
+		"what is none is no bound":   {listings: []string{second + " core", first + " " + second + " " + third + " core"}, want: []string{first, second, "core"}},
+		"what is none is not wanted": {listings: []string{"core", first + " core"}, want: []string{"core"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			files := fstest.MapFS{}
+			got, err := inOrder(func() ([]fs.DirEntry, error) {
+				clear(files)
+				for _, name := range strings.Fields(test.listings[0]) {
+					files[name] = &fstest.MapFile{}
+				}
+				test.listings = test.listings[1:]
+				return files.ReadDir(".")
+			})
+			require.NoError(t, err)
+			var names []string
+			for _, e := range got {
+				names = append(names, e.Name())
+			}
+			assert.Equal(t, test.want, names)
+			assert.Empty(t, test.listings, "listed once more")
+		})
+	}
+}
+
+// Enough wait that one listing takes several calls of the system, between which requests come.
+func TestReadInOrderWhileWritten(t *testing.T) {
+	dir := newDir(t)
+	s, err := Open(dir)
+	require.NoError(t, err)
+	submit := func() {
+		_, err := Submit(dir, Request{Kind: KindResume, Nodes: "a"})
+		assert.NoError(t, err)
+	}
+	for range 400 {
+		submit()
+	}
+	var writers sync.WaitGroup
+	for range 4 {
+		writers.Go(func() {
+			for range 200 {
+				submit()
+			}
+		})
+	}
+	written := make(chan struct{})
+	go func() { writers.Wait(); close(written) }()
+
+	var ids []string
+	for last := false; !last; {
+		select {
+		case <-written:
+			last = true
+		default:
+		}
+		reqs, corrupt, err := s.Pending(func(id string) bool { return slices.Contains(ids, id) })
+		require.NoError(t, err)
+		require.Empty(t, corrupt)
+		for _, r := range reqs {
+			ids = append(ids, r.ID)
+		}
+	}
+	assert.Len(t, ids, 1200)
+	assert.True(t, slices.IsSorted(ids), "a request was read after one with a larger ID")
+}
 
 func TestCorruptEntriesAreSetAside(t *testing.T) {
 	const id = "1700000000000000000-0000007"

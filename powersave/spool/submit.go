@@ -146,8 +146,8 @@ func encodeHead(r *Request) ([]byte, error) {
 
 const emptyNodes = `"nodes":""`
 
-// publish gives the request its ID and makes it visible, both under the lock: so the
-// reader never sees a request before one with a smaller ID.
+// publish gives the request its ID and makes it visible, both under the lock: so requests
+// become visible in the order of their IDs.
 func (w writer) publish(tmp string, size int64) (id string, err error) {
 	if err := w.at("lock"); err != nil {
 		return "", err
