@@ -63,6 +63,12 @@ func (s *slurmrestd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			nodes = append(nodes, fmt.Sprintf(`{"name":"n%d","state":["IDLE","CLOUD","POWERED_DOWN"],"partitions":["p"],"cpus":4,"real_memory":1000}`, i))
 		}
 		list = `,"nodes":[` + strings.Join(nodes, ",") + "]"
+	case "state":
+		var jobs []string
+		for i := range s.jobs {
+			jobs = append(jobs, fmt.Sprintf(`{"job_id":"%d","state":["PENDING"]}`, i+1))
+		}
+		list = `,"jobs":[` + strings.Join(jobs, ",") + "]"
 	case "jobs":
 		var jobs []string
 		for i := range s.jobs {

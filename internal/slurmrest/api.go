@@ -23,7 +23,7 @@ type api struct {
 	ping       request
 	diag       request
 	nodes      request
-	partitions request
+	partitions request // with flag ALL: without it slurmctld leaves hidden ones, and those of other groups, out for users who are no operators
 	conf       request // nil before v0.0.45
 	node       func(name string) request
 	update     func(u powersave.NodeUpdate) request // nil for what the version has no field for
@@ -49,11 +49,13 @@ func apis() []*api {
 			unreserve: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0045.NewSlurmV0045DeleteReservationRequest(s, name) }
 			},
-			ping:       v0045.NewSlurmV0045GetPingRequest,
-			diag:       v0045.NewSlurmV0045GetDiagRequest,
-			nodes:      func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetNodesRequest(s, nil) },
-			partitions: func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetPartitionsRequest(s, nil) },
-			conf:       func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetConfRequest(s, nil) },
+			ping:  v0045.NewSlurmV0045GetPingRequest,
+			diag:  v0045.NewSlurmV0045GetDiagRequest,
+			nodes: func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetNodesRequest(s, nil) },
+			partitions: func(s string) (*http.Request, error) {
+				return v0045.NewSlurmV0045GetPartitionsRequest(s, &v0045.SlurmV0045GetPartitionsParams{Flags: ptr(v0045.SlurmV0045GetPartitionsParamsFlagsALL)})
+			},
+			conf: func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetConfRequest(s, nil) },
 			node: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0045.NewSlurmV0045GetNodeRequest(s, name, nil) }
 			},
@@ -80,10 +82,12 @@ func apis() []*api {
 			unreserve: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0044.NewSlurmV0044DeleteReservationRequest(s, name) }
 			},
-			ping:       v0044.NewSlurmV0044GetPingRequest,
-			diag:       v0044.NewSlurmV0044GetDiagRequest,
-			nodes:      func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetNodesRequest(s, nil) },
-			partitions: func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetPartitionsRequest(s, nil) },
+			ping:  v0044.NewSlurmV0044GetPingRequest,
+			diag:  v0044.NewSlurmV0044GetDiagRequest,
+			nodes: func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetNodesRequest(s, nil) },
+			partitions: func(s string) (*http.Request, error) {
+				return v0044.NewSlurmV0044GetPartitionsRequest(s, &v0044.SlurmV0044GetPartitionsParams{Flags: ptr(v0044.SlurmV0044GetPartitionsParamsFlagsALL)})
+			},
 			node: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0044.NewSlurmV0044GetNodeRequest(s, name, nil) }
 			},
@@ -110,10 +114,12 @@ func apis() []*api {
 			unreserve: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0043.NewSlurmV0043DeleteReservationRequest(s, name) }
 			},
-			ping:       v0043.NewSlurmV0043GetPingRequest,
-			diag:       v0043.NewSlurmV0043GetDiagRequest,
-			nodes:      func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetNodesRequest(s, nil) },
-			partitions: func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetPartitionsRequest(s, nil) },
+			ping:  v0043.NewSlurmV0043GetPingRequest,
+			diag:  v0043.NewSlurmV0043GetDiagRequest,
+			nodes: func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetNodesRequest(s, nil) },
+			partitions: func(s string) (*http.Request, error) {
+				return v0043.NewSlurmV0043GetPartitionsRequest(s, &v0043.SlurmV0043GetPartitionsParams{Flags: ptr(v0043.SlurmV0043GetPartitionsParamsFlagsALL)})
+			},
 			node: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0043.NewSlurmV0043GetNodeRequest(s, name, nil) }
 			},
@@ -141,7 +147,9 @@ func apis() []*api {
 			ping:         v0042.NewSlurmV0042GetPingRequest,
 			diag:         v0042.NewSlurmV0042GetDiagRequest,
 			nodes:        func(s string) (*http.Request, error) { return v0042.NewSlurmV0042GetNodesRequest(s, nil) },
-			partitions:   func(s string) (*http.Request, error) { return v0042.NewSlurmV0042GetPartitionsRequest(s, nil) },
+			partitions: func(s string) (*http.Request, error) {
+				return v0042.NewSlurmV0042GetPartitionsRequest(s, &v0042.SlurmV0042GetPartitionsParams{Flags: ptr(v0042.SlurmV0042GetPartitionsParamsFlagsALL)})
+			},
 			node: func(name string) request {
 				return func(s string) (*http.Request, error) { return v0042.NewSlurmV0042GetNodeRequest(s, name, nil) }
 			},

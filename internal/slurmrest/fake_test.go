@@ -24,6 +24,7 @@ type fake struct {
 	release  string
 	nodes    []string        // names slurmctld knows, in order
 	jobs     []fakeJob       // jobs slurmctld knows, in order
+	others   map[string]bool // jobs that it keeps from the token's user
 	partial  bool            // end the list of nodes early
 	tokens   map[string]bool // accepted; nil: all
 
@@ -155,11 +156,11 @@ func (f *fake) serveJobs(method, path string, ids []string, answer map[string]an
 		}
 		answer["jobs"] = list
 	case !single && method == http.MethodGet:
-		answer["jobs"] = f.jobs
+		answer["jobs"] = slices.DeleteFunc(slices.Clone(f.jobs), func(j fakeJob) bool { return f.others[j.id()] })
 	case single && method == http.MethodGet:
 		list := []fakeJob{}
 		for _, j := range f.jobs { // a het leader's ID gives all components, an array's all tasks (pack_one_job)
-			if j.id() == id || j.number("het_job_id") == id || j.number("array_job_id") == id {
+			if !f.others[j.id()] && (j.id() == id || j.number("het_job_id") == id || j.number("array_job_id") == id) {
 				list = append(list, j)
 			}
 		}

@@ -56,11 +56,12 @@ func (c *Client) PeekJobs(ctx context.Context, ids []uint32, known map[uint32]st
 
 type jobState struct {
 	pending bool
+	active  bool // pending, running or suspended
 	mark    string
 	tasks   string // pending ones of the array in this record, in full
 }
 
-// jobStates tells the states of those of the jobs that slurmctld has, and perhaps of others: all components of a het job, all tasks of an array.
+// jobStates tells the states of those of the jobs that slurmctld has; without ids of all that it has.
 func (c *Client) jobStates(ctx context.Context, ids []uint32) (map[uint32]jobState, error) {
 	asked := make(map[uint32]bool, len(ids))
 	for _, id := range ids {
@@ -68,7 +69,7 @@ func (c *Client) jobStates(ctx context.Context, ids []uint32) (map[uint32]jobSta
 	}
 	var states map[uint32]jobState
 	err := c.do(ctx, call{
-		op: "get job states", repeatable: true, build: func(a *api) request { return ofJobs(a.states, ids) },
+		op: "get job states", repeatable: true, long: len(ids) == 0, build: func(a *api) request { return ofJobs(a.states, ids) },
 		read: func(body io.Reader) (answer.Envelope, error) {
 			states = map[uint32]jobState{}
 			return answer.Decode(body, "jobs", func(dec *json.Decoder) error {
@@ -84,9 +85,13 @@ func (c *Client) jobStates(ctx context.Context, ids []uint32) (map[uint32]jobSta
 				if err != nil {
 					return fmt.Errorf("job_id %q: %w", w.Name, err)
 				}
-				if asked[uint32(id)] {
+				if len(ids) == 0 || asked[uint32(id)] {
 					_, tasks, _ := strings.Cut(strings.TrimSuffix(w.Name, "]"), "_[")
-					states[uint32(id)] = jobState{slices.Contains(w.State, "PENDING"), w.Name + " " + strings.Join(w.State, ","), tasks}
+					pending := slices.Contains(w.State, "PENDING")
+					states[uint32(id)] = jobState{
+						pending: pending, active: pending || slices.Contains(w.State, "RUNNING") || slices.Contains(w.State, "SUSPENDED"),
+						mark: w.Name + " " + strings.Join(w.State, ","), tasks: tasks,
+					}
 				}
 				return nil
 			})
@@ -115,25 +120,25 @@ func ofJobs(build request, ids []uint32) request {
 // queuedJob reads one job as QueueJobs reads all; of a het job or an array, named by its first ID, all of it. No job: slurmctld has forgotten it.
 func (c *Client) queuedJob(ctx context.Context, id uint32) ([]scaler.Job, error) {
 	var list []scaler.Job
-	name := fmt.Sprint(id)
-	err := c.do(ctx, call{
-		op: "get job", detail: name, repeatable: true,
-		build: func(a *api) request {
-			if a.sharingJob != nil {
-				return a.sharingJob(name)
-			}
-			return a.job(name)
-		},
-		read: func(body io.Reader) (answer.Envelope, error) {
-			r := answer.NewQueue()
-			env, err := answer.Decode(body, "jobs", r.Read)
-			list = r.List
-			return env, err
-		},
-	})
+	err := c.do(ctx, oneJob(id, func(body io.Reader) (answer.Envelope, error) {
+		r := answer.NewQueue()
+		env, err := answer.Decode(body, "jobs", r.Read)
+		list = r.List
+		return env, err
+	}))
 	var e *Error
 	if errors.As(err, &e) && e.Number == errInvalidJobID {
 		return nil, nil
 	}
 	return list, err
+}
+
+func oneJob(id uint32, read func(io.Reader) (answer.Envelope, error)) call {
+	name := fmt.Sprint(id)
+	return call{op: "get job", detail: name, repeatable: true, read: read, build: func(a *api) request {
+		if a.sharingJob != nil {
+			return a.sharingJob(name)
+		}
+		return a.job(name)
+	}}
 }

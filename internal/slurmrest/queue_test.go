@@ -32,7 +32,7 @@ func TestQueue(t *testing.T) {
 			newest := f.versions[len(f.versions)-1]
 			s, err := dialFake(t, f).Queue(t.Context())
 			require.NoError(t, err)
-			assert.Equal(t, []string{"GET /slurm/" + newest + "/partitions/", "GET /slurm/" + newest + "/nodes/", "GET /slurm/" + jobs + "/jobs/?flags=ALL"}, f.seen())
+			assert.Equal(t, []string{"GET /slurm/" + newest + "/partitions/?flags=ALL", "GET /slurm/" + newest + "/nodes/", "GET /slurm/" + jobs + "/jobs/?flags=ALL"}, f.seen())
 			assert.Len(t, s.Nodes, 7)
 			assert.Equal(t, scaler.NodeOff, s.Nodes[0].State)
 			states := map[uint32]scaler.JobState{}

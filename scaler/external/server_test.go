@@ -369,6 +369,7 @@ func TestAnswersAreLookedUp(t *testing.T) {
 		shape := meta{"partition": "slinky", "cpus": "4", "memory": "1000", "maxNodes": "5"}
 		_, err := service.IsActive(ctx, ref(shape)) // reckons it
 		require.NoError(t, err)
+		synctest.Wait()
 		asked, before := s.asked, reckoned
 		for _, m := range []meta{{"nodeSet": "cpu"}, shape, {"partition": "cpu", "metric": "cpus", "target": "4"}} {
 			request := &pb.GetMetricsRequest{ScaledObjectRef: ref(m)}

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -133,7 +134,9 @@ type NotReadError struct {
 
 func (e *NotReadError) Error() string {
 	var b strings.Builder
-	if e.Last.IsZero() {
+	if errors.As(e.Cause, new(*HiddenJobsError)) {
+		b.WriteString("Slurm's queue is not shown in full")
+	} else if e.Last.IsZero() {
 		b.WriteString("Slurm's queue has not been read yet")
 	} else {
 		fmt.Fprintf(&b, "Slurm's queue was last read %v ago", e.Age.Round(time.Second))

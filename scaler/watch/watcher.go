@@ -68,8 +68,8 @@ type Config struct {
 
 	Log *slog.Logger
 	Now func() time.Time
-	// OnRead is told of each read: "jobs", "nodes", "partitions", "configuration", "unchanged" (jobs, none of which changed), "new jobs" (single ones), or
-	// "demand" (the reckoning), how long it took, and how it failed.
+	// OnRead is told of each read: "jobs", "nodes", "partitions", "configuration", "unchanged" (jobs, none of which changed), "new jobs" (single ones), "states"
+	// (of jobs, to see whether all are shown), or "demand" (the reckoning), how long it took, and how it failed.
 	OnRead func(what string, took time.Duration, err error)
 }
 
@@ -201,6 +201,9 @@ func (w *Watcher) note(err error) {
 	w.mu.Lock()
 	fresh := w.failed == nil || w.failed.Error() != err.Error()
 	w.failed = err
+	if errors.As(err, new(*HiddenJobsError)) { // the ones before may have been as wrong
+		w.figures = nil
+	}
 	w.announce()
 	w.mu.Unlock()
 	if fresh { // without the lock: a log that hangs must not keep answers back
@@ -234,6 +237,7 @@ type reader struct {
 	jobs    []scaler.Job // of the last read of all; those of snap, without late ones
 	late    lateJobs
 	peek    peeker
+	sight   sight
 	started bool            // some of the late ones have, since a read of the nodes last began
 	failed  bool            // the last look
 	sets    <-chan struct{} // closed when there are other NodeSets than those in the figures
@@ -343,6 +347,12 @@ func (r *reader) readJobs(ctx context.Context, nodes func()) (bool, error) {
 	}
 	cfg.OnRead(what, took, err)
 	if err != nil {
+		return false, err
+	}
+	if at.IsZero() {
+		jobs = r.jobs
+	}
+	if err := r.see(ctx, jobs, !at.IsZero()); err != nil {
 		return false, err
 	}
 	r.jobsSeen = start
