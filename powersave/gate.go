@@ -45,7 +45,7 @@ func (e *Engine) openGate(ev GateOpened) {
 // admitGate lets a gate wait once the NodeSets are known.
 func (e *Engine) admitGate(ev heldGate) {
 	g := &gate{id: ev.ID, job: ev.JobID, het: ev.HetJob, read: e.reads.count, asked: ev.asked, attempt: ev.Attempt, deadline: ev.Deadline}
-	e.leaveBefore(ev.GateOpened)
+	e.leaveBefore(ev)
 	for name := range ev.Nodes.All() {
 		n := e.nodes[name]
 		if n == nil || n.set == "" {
@@ -66,15 +66,18 @@ func (e *Engine) admitGate(ev heldGate) {
 }
 
 // leaveBefore makes the job of a gate wait no longer for what it had in an attempt before, as leaveFormer does by a request: there is none when
-// all that it has been given is up.
-func (e *Engine) leaveBefore(ev GateOpened) {
+// all that it has been given is up. A bridge that has just started may not know which attempt its request was of: one has the same nodes in both.
+func (e *Engine) leaveBefore(ev heldGate) {
 	g := e.gangs[ev.JobID]
-	if g == nil || g.attempt == 0 || ev.Attempt <= g.attempt {
+	switch {
+	case g == nil, g.attempt > 0 && ev.Attempt <= g.attempt:
 		return
+	case g.attempt == 0 && (g.whole.Len() == 0 || same(g.whole, ev.Nodes) || !ev.asked.After(g.newest.Add(gateSlack))):
+		return // it may be of the same start
 	}
 	g.attempt = ev.Attempt
 	for _, name := range slices.Clone(g.nodes) {
-		if n := e.nodes[name]; !ev.Nodes.Contains(name) && n.boot.release == nil {
+		if n := e.nodes[name]; !ev.Nodes.Contains(name) {
 			e.leave(n, ev.JobID)
 		}
 	}

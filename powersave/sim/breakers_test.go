@@ -42,7 +42,7 @@ type breaking struct {
 	openSince  [nodeCount]time.Time // in Slurm's choice, though its NodeSet is closed
 	offSince   [nodeCount]time.Time // plainly off
 	strays     [nodeCount]stray
-	replaced   [nodeCount]int // the bridge's life in which it has had a pod go that had failed, for another
+	replaced   [nodeCount]int // the bridge's life in which it has had a pod go that had failed, or had no room, for another
 }
 
 // attempt is the newest pod that was asked for a node.

@@ -86,6 +86,9 @@ func (w *world) heard(told powersave.JobTold) {
 	if len(told.Parts) > 1 {
 		j.parts[0].hetLife = w.life
 	}
+	if j.tellFailed = 0; told.Err != "" {
+		j.tellFailed = w.life
+	}
 	if told.Err == "" && j.state == configuring && j.tellRun == told.Attempt {
 		j.heardRun, j.heardLife, j.heardAt = told.Attempt, w.life, w.now
 	}
@@ -96,7 +99,7 @@ func (w *world) heard(told powersave.JobTold) {
 // the job has.
 func (w *world) mayTell(a powersave.TellJob) {
 	j := w.job(a.Job)
-	if j != nil {
+	if j != nil && j.tellFailed != w.life { // else it is asked for once more
 		if j.tellRun = 0; j.state == configuring {
 			j.tellRun = j.restarts + 1
 		}

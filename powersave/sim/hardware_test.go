@@ -274,7 +274,7 @@ func (w *world) mayPutBack(n *node, u powersave.NodeUpdate) {
 	case n.taken() && known:
 		w.breaks("puts back what somebody set down", "%s", w.show(n))
 	case n.taken() && w.now.Sub(n.downReq) < suspendTimeout+stale: // the bridge is freeing its name, and has not seen yet that somebody has set it down
-	case w.now.Sub(n.downSince) < backoff && !n.downSince.Equal(n.unseen):
+	case w.now.Sub(n.downSince) < backoff && !n.downSince.Equal(n.unseen) && !w.recently(n, stale, readSlow): // DOWN may have come while slurmctld answered
 		w.breaks("puts a node back too soon", "%s, down since %.3f", w.show(n), n.downSince.Sub(start).Seconds())
 	}
 }

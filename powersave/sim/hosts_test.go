@@ -173,7 +173,7 @@ func (w *world) mayTend(n *node, u powersave.NodeUpdate) {
 	switch {
 	case drain && m.trouble == "" && long > stale && w.now.Sub(p.born) > stale:
 		w.breaks("drains a healthy node", "%s on %s: %s", n.name, p.Host, u.Reason)
-	case drain && m.trouble == powersave.HostNotReady && long < silent:
+	case drain && m.trouble == powersave.HostNotReady && long < silent && strings.Contains(u.Reason, powersave.HostNotReady): // else it is for what was before
 		w.breaks("drains for a moment's silence", "%s on %s", n.name, p.Host)
 	case u.State == powersave.StatePowerDown && len(n.jobs) == 0 && m.trouble == powersave.HostNotReady && long > stale && strings.HasPrefix(n.reason, hostReason):
 		w.breaks("powers down what it cannot see go", "%s on %s", n.name, p.Host)

@@ -48,23 +48,24 @@ type slurmJob struct {
 	gateSince   time.Time // requeued, and its gate still runs
 	restarts    int
 
-	comment   string
-	times     int // how often it was given back in a row, as its record says
-	hetLife   int // of the bridge that last heard, of the leader's components, which they are
-	toldRun   int // restarts+1 when its record last said why it is given back
-	tellErrs  int // for the present run
-	heardRun  int // restarts+1 when the bridge last heard that it knows
-	heardLife int
-	heardAt   time.Time
-	tellRun   int // restarts+1 when the bridge last asked for it to be told
-	backAt    time.Time
-	backLife  int // the bridge's life that gave it back; 0: none
-	requeued  time.Time
-	lateRun   int // restarts when slurmctld last requeued it at ResumeTimeout of a node that the bridge, in its life lateLife, boots for it
-	lateLife  int
-	heldRun   int // restarts when it was last held
-	holds     int // it was held without having started since, in the bridge's life holdLife
-	holdLife  int
+	comment    string
+	times      int // how often it was given back in a row, as its record says
+	hetLife    int // of the bridge that last heard, of the leader's components, which they are
+	toldRun    int // restarts+1 when its record last said why it is given back
+	tellErrs   int // for the present run
+	heardRun   int // restarts+1 when the bridge last heard that it knows
+	heardLife  int
+	heardAt    time.Time
+	tellRun    int // restarts+1 when the bridge last asked for it to be told, for the first time
+	tellFailed int // the bridge's life in which it heard that this failed
+	backAt     time.Time
+	backLife   int // the bridge's life that gave it back; 0: none
+	requeued   time.Time
+	lateRun    int // restarts when slurmctld last requeued it at ResumeTimeout of a node that the bridge, in its life lateLife, boots for it
+	lateLife   int
+	heldRun    int // restarts when it was last held
+	holds      int // it was held without having started since, in the bridge's life holdLife
+	holdLife   int
 }
 
 func (j *slurmJob) slots() int {

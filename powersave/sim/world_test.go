@@ -263,6 +263,7 @@ func (w *world) act(a powersave.Action) {
 			w.replaced[n.index] = life
 		}
 		if a.Why == "no room on its offering" {
+			w.replaced[n.index] = life
 			w.movesOn(n)
 		}
 		w.call(w.delay(50*time.Millisecond, deleteSlow, n.index, 30*time.Second), func() { w.remove(a, n, life) })
