@@ -21,6 +21,7 @@ import (
 	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
+	"github.com/slurmtide/slurmtide/powersave/history"
 	"github.com/slurmtide/slurmtide/powersave/place"
 	"github.com/slurmtide/slurmtide/powersave/reserve"
 	"github.com/slurmtide/slurmtide/powersave/spool"
@@ -138,8 +139,9 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
+	told := history.NewStore(dir, log, metrics.HistoryLost)
 	b = bridge.New(bridge.Config{
-		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, Version: c.App.Version,
+		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, History: told, Version: c.App.Version,
 		Engine:   powersave.Config{BadHardware: reasons},
 		Others:   func() []powersave.NodeSetCounts { return d.Counts() },
 		OnCounts: func(counts []powersave.NodeSetCounts) { a.Counts(counts); r.Counts(counts) },
@@ -162,6 +164,7 @@ func runBridge(c *urfave.Context) error {
 	claims := pods.NewClaims(kube)
 	parts := []func(context.Context) error{
 		b.Run,
+		told.Run,
 		func(ctx context.Context) error { return spool.Serve(ctx, socket, b, log) },
 		d.Run,
 		a.Run,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/internal/inbox"
 	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/history"
 	"github.com/slurmtide/slurmtide/powersave/spool"
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
@@ -73,6 +74,8 @@ type Config struct {
 	ScanEvery time.Duration
 	// OnCounts is told the figures of the NodeSets when they may have changed. It must not wait; nil: nobody is.
 	OnCounts func([]powersave.NodeSetCounts)
+	// History is told what happens; nil: nobody is.
+	History *history.Store
 	// Version is shown in the status.
 	Version string
 }
@@ -116,6 +119,8 @@ type Bridge struct {
 	lease      Lease
 	othersLed  bool // since this bridge did
 
+	recorder *history.Recorder // nil without a History
+
 	lastGate atomic.Uint64
 }
 
@@ -128,7 +133,7 @@ func New(c Config) *Bridge {
 		c.ScanEvery = 2 * time.Second
 	}
 	c.Metrics.leading(c.Engine.Alone)
-	return &Bridge{
+	b := &Bridge{
 		Config:   c,
 		lease:    Lease{Leading: c.Engine.Alone},
 		engine:   powersave.New(c.Engine),
@@ -143,6 +148,10 @@ func New(c Config) *Bridge {
 		writing:  map[string]bool{},
 		retries:  map[string]time.Time{},
 	}
+	if c.History != nil {
+		b.recorder = history.NewRecorder()
+	}
+	return b
 }
 
 // Run works until ctx is done. What is in hand then is found again by the next start.
@@ -152,6 +161,10 @@ func (b *Bridge) Run(ctx context.Context) error {
 	defer cancel()
 	scan := time.NewTicker(b.ScanEvery)
 	defer scan.Stop()
+	if b.History != nil {
+		b.History.Add(history.Begun(time.Now(), b.Version))
+		b.calls.Go(func() { b.watchJobs(ctx) })
+	}
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	b.scan(ctx)
@@ -213,7 +226,10 @@ func (b *Bridge) tell(ev powersave.Event) {
 }
 
 func (b *Bridge) step(ctx context.Context, ev powersave.Event) {
-	for _, a := range b.engine.Step(time.Now(), ev) {
+	now := time.Now()
+	actions := b.engine.Step(now, ev)
+	b.History.Add(b.recorder.Step(now, ev, actions)...)
+	for _, a := range actions {
 		b.act(ctx, a)
 	}
 	if _, idle := ev.(powersave.Tick); !idle && !b.dirty {
@@ -357,6 +373,7 @@ func (b *Bridge) publish(ctx context.Context) {
 	}
 	b.dirty, b.statusAt = false, now.Add(statusPause)
 	counts := b.engine.Counts()
+	b.History.Add(b.recorder.Counts(now, counts)...)
 	b.Metrics.counts(slices.Concat(counts, b.others()), len(b.requests), len(b.gates))
 	if b.OnCounts != nil {
 		b.OnCounts(counts)

@@ -29,6 +29,7 @@ type Metrics struct {
 	slurmRead  prometheus.Gauge
 	hostMarks  *prometheus.CounterVec
 	leads      prometheus.Gauge
+	lost       prometheus.Counter
 }
 
 // NewMetrics registers the metrics with r.
@@ -71,8 +72,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		leads: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "slurmtide_bridge_leading", Help: "1 while this bridge holds the lease of its cluster, and reconciles; else 0."}),
 	}
+	m.lost = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "slurmtide_history_lost_total", Help: "Entries of the history that could not be kept: slurmtide explain will not know of them."})
 	m.reads(powersave.Reads{})
-	r.MustRegister(m.readable, m.slurmRead, m.hostMarks, m.leads)
+	r.MustRegister(m.readable, m.slurmRead, m.hostMarks, m.leads, m.lost)
 	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.httpCalls, m.httpTimes, m.nodes, m.floor, m.pending, m.gates)
 	return m
 }
@@ -136,6 +139,13 @@ func (m *Metrics) reads(r powersave.Reads) {
 func (m *Metrics) hostMark(err error) {
 	if m != nil {
 		m.hostMarks.WithLabelValues(result(err)).Inc()
+	}
+}
+
+// HistoryLost counts entries of the history that could not be kept. It may be called from any goroutine.
+func (m *Metrics) HistoryLost(n int) {
+	if m != nil {
+		m.lost.Add(float64(n))
 	}
 }
 

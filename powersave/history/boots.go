@@ -132,6 +132,7 @@ func Boots(entries []Entry) []*Boot {
 		default:
 		}
 	}
+	slices.SortStableFunc(all, func(a, b *Boot) int { return cmp.Or(a.began().Compare(b.began()), byNumber(a.Node, b.Node)) })
 	return all
 }
 

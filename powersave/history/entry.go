@@ -6,6 +6,7 @@
 package history
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -93,6 +94,17 @@ func (e *Entry) about(s Subject) bool {
 		return e.NodeSet == s.NodeSet
 	}
 	return e.Node == s.Node || e.Nodes != "" && holds(e.Nodes, s.Node)
+}
+
+// compress names nodes in the order of their numbers, in whichever they came.
+func compress(nodes []string) string {
+	nodes = slices.Clone(nodes)
+	slices.SortFunc(nodes, byNumber)
+	return slurmconf.CompressHostlist(nodes)
+}
+
+func byNumber(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
 func holds(list, node string) bool {

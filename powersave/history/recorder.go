@@ -8,7 +8,6 @@ import (
 
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/spool"
-	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 // Recorder makes entries of what the engine is told and decides. It has no clock. A nil *Recorder makes none.
@@ -18,6 +17,7 @@ type Recorder struct {
 	out     []Entry
 	boots   map[string]*boot // by node: from its request until it has registered, failed, or is powered down
 	gates   map[uint64]uint32
+	gated   map[uint32]int       // by job: how many gates wait
 	backs   map[uint32]string    // by job: why it is given back
 	rests   map[uint32]time.Time // by job: the begin time that it is to get
 	rooms   map[string]powersave.RoomState
@@ -32,12 +32,14 @@ type Recorder struct {
 type boot struct {
 	Entry
 	phase powersave.PodPhase
+	// failed: what is left to tell is how its node and pod go.
+	failed bool
 }
 
 // NewRecorder returns a recorder that knows nothing yet.
 func NewRecorder() *Recorder {
 	return &Recorder{
-		boots: map[string]*boot{}, gates: map[uint64]uint32{}, backs: map[uint32]string{}, rests: map[uint32]time.Time{},
+		boots: map[string]*boot{}, gates: map[uint64]uint32{}, gated: map[uint32]int{}, backs: map[uint32]string{}, rests: map[uint32]time.Time{},
 		rooms: map[string]powersave.RoomState{}, breaker: map[powersave.BreakerKey]powersave.BreakerRecord{}, unread: map[string]bool{},
 		due: map[uint32]time.Time{},
 	}
@@ -73,11 +75,12 @@ func (r *Recorder) event(ev powersave.Event, actions []powersave.Action) {
 			return // its nodes were up: there is no story
 		}
 		r.gates[ev.ID] = ev.JobID
+		r.gated[ev.JobID]++
 		r.add(Entry{What: GateWaits, Jobs: []uint32{ev.JobID}, Nodes: ev.Nodes.String(), Attempt: ev.Attempt})
 	case powersave.GateClosed:
-		delete(r.gates, ev.ID)
+		r.ungate(ev.ID)
 	case powersave.PodCreated:
-		if b := r.boots[ev.Node]; b != nil {
+		if b := r.boots[ev.Node]; b != nil && !b.failed {
 			r.pod(b, powersave.Pod{UID: ev.UID, Phase: powersave.PodPending})
 		}
 	case powersave.PodSeen:
@@ -90,6 +93,9 @@ func (r *Recorder) event(ev powersave.Event, actions []powersave.Action) {
 		e := Entry{What: PodGone, Node: ev.Node, PodUID: ev.UID}
 		if b := r.boots[ev.Node]; b != nil {
 			e.NodeSet, e.Jobs = b.NodeSet, b.Jobs
+			if b.failed {
+				delete(r.boots, ev.Node)
+			}
 		}
 		r.add(e)
 	case powersave.NodesUpdated:
@@ -131,7 +137,7 @@ func (r *Recorder) action(a powersave.Action, all []powersave.Action) {
 	switch a := a.(type) {
 	case powersave.CreatePod:
 		b := r.boots[a.Node]
-		if b == nil { // reconciling found that it is wanted
+		if b == nil || b.failed { // reconciling found that it is wanted
 			b = r.boot(a.Node)
 		}
 		b.NodeSet, b.Offering = a.NodeSet, a.Offering
@@ -153,19 +159,27 @@ func (r *Recorder) action(a powersave.Action, all []powersave.Action) {
 		}
 		delete(r.boots, d.Node)
 		r.add(e)
-		r.look(d.Jobs...)
+		for _, job := range d.Jobs {
+			if r.gated[job] == 0 { // else its gate says when it starts
+				r.look(job)
+			}
+		}
 	case powersave.BootFailed:
 		r.add(Entry{
 			What: BootFailed, Node: a.Node, NodeSet: a.NodeSet, Offering: a.Offering, PodUID: a.UID, Request: a.Request, Jobs: a.Jobs,
 			Class: string(a.Verdict.Trouble), Reason: a.Verdict.Reason,
 		})
-		delete(r.boots, a.Node)
+		b := r.boots[a.Node]
+		if b == nil {
+			b = r.boot(a.Node)
+			b.NodeSet, b.Jobs = a.NodeSet, a.Jobs
+		}
+		b.failed = true
 	case powersave.AnswerGate:
-		job, known := r.gates[a.ID]
+		job, known := r.ungate(a.ID)
 		if !known {
 			return
 		}
-		delete(r.gates, a.ID)
 		what := GateGivenUp
 		if a.Ready {
 			what = GateOpened
@@ -185,13 +199,25 @@ func (r *Recorder) action(a powersave.Action, all []powersave.Action) {
 	}
 }
 
+// ungate forgets a gate, and says whose it was.
+func (r *Recorder) ungate(id uint64) (job uint32, known bool) {
+	if job, known = r.gates[id]; !known {
+		return 0, false
+	}
+	delete(r.gates, id)
+	if r.gated[job]--; r.gated[job] == 0 {
+		delete(r.gated, job)
+	}
+	return job, true
+}
+
 // request begins the boots of a ResumeProgram's request, and tells which nodes it is about, for each of its jobs.
 func (r *Recorder) request(q powersave.Request) {
 	common := Entry{What: RequestAccepted, Request: q.ID, Kind: string(q.Kind), Requested: q.Started}
 	rest := q.Nodes
 	for _, j := range q.Jobs {
 		for node := range j.Nodes.All() {
-			if b := r.boots[node]; b != nil && b.Request != q.ID { // it boots already, for another job
+			if b := r.boots[node]; b != nil && !b.failed && b.Request != q.ID { // it boots already, for another job
 				b.wait(j.ID)
 			}
 		}
@@ -252,7 +278,7 @@ var phases = []struct {
 func (r *Recorder) podSeen(p powersave.Pod) {
 	b := r.boots[p.Node]
 	// Whose pod it is the request tells; of an earlier boot there is no more to tell than that it goes.
-	if b == nil || p.Request != b.Request || p.Phase == powersave.PodTerminating {
+	if b == nil || b.failed || p.Request != b.Request || p.Phase == powersave.PodTerminating {
 		return
 	}
 	b.NodeSet, b.Offering = p.NodeSet, p.Offering
@@ -298,7 +324,7 @@ func (r *Recorder) updated(ev powersave.NodesUpdated) {
 	if ev.Err != "" || u.State == powersave.StateRenew || u.State == powersave.StateNone {
 		return
 	}
-	e := Entry{What: NodesUpdated, State: string(u.State), Reason: u.Reason, Nodes: slurmconf.CompressHostlist(u.Nodes)}
+	e := Entry{What: NodesUpdated, State: string(u.State), Reason: u.Reason, Nodes: compress(u.Nodes)}
 	if len(u.Nodes) == 1 {
 		e.Node, e.Nodes = u.Nodes[0], ""
 	}
@@ -382,14 +408,12 @@ const lookAfter = time.Second
 // maxDue bounds the jobs that Slurm is to be asked about; of further ones their times of submission stay unknown.
 const maxDue = 1000
 
-// look has Slurm asked for these jobs soon: slurmctld forgets them when they have ended, and with them when they were submitted.
-func (r *Recorder) look(jobs ...uint32) {
+// look has Slurm asked for a job soon: slurmctld forgets them when they have ended, and with them when they were submitted.
+func (r *Recorder) look(job uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, j := range jobs {
-		if _, waits := r.due[j]; waits || len(r.due) < maxDue {
-			r.due[j] = r.now.Add(lookAfter)
-		}
+	if _, waits := r.due[job]; waits || len(r.due) < maxDue {
+		r.due[job] = r.now.Add(lookAfter)
 	}
 }
 
@@ -414,7 +438,7 @@ func (r *Recorder) Due(now time.Time, most int) []uint32 {
 // Seen tells how Slurm shows a job.
 func Seen(now time.Time, j powersave.SlurmJob) Entry {
 	return Entry{
-		Time: now, What: JobSeen, Jobs: []uint32{j.ID}, State: j.State.String(), Reason: j.StateReason, Nodes: slurmconf.CompressHostlist(j.Nodes),
+		Time: now, What: JobSeen, Jobs: []uint32{j.ID}, State: j.State.String(), Reason: j.StateReason, Nodes: compress(j.Nodes),
 		Submitted: j.Submitted, Eligible: j.Begin, Attempt: j.Restarts + 1,
 	}
 }

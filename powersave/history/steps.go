@@ -9,7 +9,6 @@ import (
 
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/spool"
-	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 // together is how long after each other the same may happen to several nodes to be one step.
@@ -31,11 +30,12 @@ type groupKey struct {
 }
 
 // steps makes steps of entries: what happens to many nodes at about the same time is one.
-func steps(s Subject, entries []Entry) []Step {
+func steps(a Answer, entries []Entry) []Step {
+	s := a.Subject
 	var groups []*group
 	open := map[groupKey]*group{}
 	count := map[string]int{}
-	for _, e := range derive(s, entries) {
+	for _, e := range derive(a, entries) {
 		if s.NodeSet != "" && ordinary(e.What) {
 			continue
 		}
@@ -66,7 +66,7 @@ func steps(s Subject, entries []Entry) []Step {
 	}
 	out := []Step{}
 	for i, g := range groups {
-		step := Step{Time: g.Time, What: g.What, Nodes: cmp.Or(g.Nodes, slurmconf.CompressHostlist(g.nodes)), Text: g.text(s)}
+		step := Step{Time: g.Time, What: g.What, Nodes: cmp.Or(g.Nodes, compress(g.nodes)), Text: g.text(s)}
 		if g.last.Sub(g.Time) >= 10*time.Millisecond {
 			step.Last = g.last
 		}
@@ -89,16 +89,25 @@ func ordinary(w What) bool {
 }
 
 // derive adds what entries tell of earlier times, and sorts by time.
-func derive(s Subject, entries []Entry) []Entry {
+func derive(a Answer, entries []Entry) []Entry {
 	var out []Entry
 	called := map[string]bool{}
 	known := map[string]bool{} // of a job: each time once
 	once := func(what What, at time.Time, e Entry) {
-		if id := string(what) + at.String(); !at.IsZero() && !known[id] {
+		if id := string(what) + at.UTC().String(); !at.IsZero() && !at.After(a.Time) && !known[id] {
 			known[id] = true
 			e.What, e.Time = what, at
 			out = append(out, e)
 		}
+	}
+	queued := func(e Entry) {
+		once(Submitted, e.Submitted, Entry{Jobs: e.Jobs, Attempt: e.Attempt})
+		if !e.Eligible.Equal(e.Submitted) {
+			once(Eligible, e.Eligible, Entry{Jobs: e.Jobs})
+		}
+	}
+	for _, j := range a.Slurm {
+		queued(Entry{Submitted: j.Submitted, Eligible: j.Eligible, Attempt: j.Attempt})
 	}
 	for _, e := range entries {
 		switch e.What {
@@ -111,13 +120,10 @@ func derive(s Subject, entries []Entry) []Entry {
 			}
 			out = append(out, e)
 		case JobSeen:
-			if s.Job == 0 {
+			if a.Job == 0 {
 				continue
 			}
-			once(Submitted, e.Submitted, Entry{Jobs: e.Jobs, Attempt: e.Attempt})
-			if !e.Eligible.Equal(e.Submitted) {
-				once(Eligible, e.Eligible, Entry{Jobs: e.Jobs})
-			}
+			queued(e)
 			if state := strings.Split(e.State, "+"); slices.Contains(state, "RUNNING") && !slices.Contains(state, "CONFIGURING") {
 				if id := fmt.Sprint(Running, e.Attempt); !known[id] {
 					known[id] = true
@@ -141,7 +147,7 @@ var programs = map[string]string{
 
 // text says what happened, in a line.
 func (g *group) text(s Subject) string {
-	nodes := ": " + cmp.Or(g.Nodes, slurmconf.CompressHostlist(g.nodes))
+	nodes := ": " + cmp.Or(g.Nodes, compress(g.nodes))
 	many := len(g.nodes) > 1
 	if s.Node != "" && !many && g.Nodes == "" || nodes == ": " {
 		nodes = ""
@@ -180,7 +186,7 @@ func (g *group) text(s Subject) string {
 	case PodCreated:
 		return plural("pod created", "pods created") + nodes + on(g.Offering) + jobs(s, g.Jobs)
 	case PodScheduled:
-		return "scheduled on " + hostsText(g.hosts) + nodes
+		return "scheduled" + hostsText(g.hosts) + nodes
 	case ContainerStarted:
 		return "image pulled, container started" + nodes
 	case NodeRegistered:
@@ -273,8 +279,11 @@ func jobs(s Subject, ids []uint32) string {
 }
 
 func hostsText(hosts []string) string {
-	if len(hosts) > 3 {
-		return fmt.Sprintf("%d hosts", len(hosts))
+	switch {
+	case len(hosts) == 0:
+		return ""
+	case len(hosts) > 3:
+		return fmt.Sprintf(" on %d hosts", len(hosts))
 	}
-	return strings.Join(hosts, ", ")
+	return " on " + strings.Join(hosts, ", ")
 }

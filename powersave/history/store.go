@@ -75,7 +75,11 @@ func (s *Store) Add(entries ...Entry) {
 
 // Run writes what is added until ctx is done, and then what is left.
 func (s *Store) Run(ctx context.Context) error {
-	defer s.close()
+	defer func() {
+		s.writing.Lock()
+		s.close()
+		s.writing.Unlock()
+	}()
 	for {
 		select {
 		case <-ctx.Done():

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
-	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 // Answer is what the bridge knows of a subject, or what can be known without it.
@@ -19,6 +18,7 @@ type Answer struct {
 	Boots           []powersave.Boot          `json:"boots,omitempty"` // in flight, power-downs included
 	NodeSets        []powersave.NodeSetCounts `json:"nodeSets,omitempty"`
 	Slurm           []Shown                   `json:"slurm,omitempty"`
+	SlurmMissing    bool                      `json:"slurmMissing,omitempty"` // slurmctld does not know it, or has forgotten it
 	SlurmError      string                    `json:"slurmError,omitempty"`
 	KubernetesError string                    `json:"kubernetesError,omitempty"`
 	// BridgeError says why only the history is known; the bridge itself leaves it empty.
@@ -39,6 +39,17 @@ type Shown struct {
 // Known says that there is something to tell.
 func (a *Answer) Known() bool {
 	return len(a.Boots)+len(a.NodeSets)+len(a.Slurm) > 0 || slices.ContainsFunc(a.Entries, func(e Entry) bool { return !e.global() })
+}
+
+// Waits says that a job may be pending, for all that is known: what it counts for as demand is of interest.
+func (a *Answer) Waits() bool {
+	return len(a.Slurm) == 0 && !a.SlurmMissing || slices.ContainsFunc(a.Slurm, func(j Shown) bool { return strings.Contains(j.State, "PENDING") })
+}
+
+// In says that the subject has to do with the NodeSet.
+func (a *Answer) In(nodeSet string) bool {
+	return slices.ContainsFunc(a.Boots, func(b powersave.Boot) bool { return b.NodeSet == nodeSet }) ||
+		slices.ContainsFunc(a.Entries, func(e Entry) bool { return e.NodeSet == nodeSet })
 }
 
 // Story is what there is to tell of a subject.
@@ -78,7 +89,7 @@ const (
 // Tell makes a story of what is known.
 func Tell(a Answer) Story {
 	entries := relevant(a)
-	s := Story{Subject: a.Subject, Time: a.Time, Now: now(a), Boots: []*Boot{}, Steps: steps(a.Subject, entries)}
+	s := Story{Subject: a.Subject, Time: a.Time, Now: now(a), Boots: []*Boot{}, Steps: steps(a, entries)}
 	for _, b := range Boots(entries) {
 		if a.Node == "" || b.Node == a.Node {
 			s.Boots = append(s.Boots, b)
@@ -140,8 +151,11 @@ func relevant(a Answer) []Entry {
 // now says in a line each how Slurm and the bridge see it.
 func now(a Answer) []string {
 	lines := []string{}
+	if a.SlurmMissing {
+		lines = append(lines, "slurmctld does not know it (any more)")
+	}
 	for _, j := range a.Slurm {
-		line := "Slurm shows " + j.Name + " " + j.State
+		line := "Slurm shows " + j.Name + " as " + j.State
 		if j.Nodes != "" {
 			line += " on " + j.Nodes
 		}
@@ -164,7 +178,7 @@ func now(a Answer) []string {
 		nodes[k] = append(nodes[k], b.Node)
 	}
 	for _, k := range order {
-		line := fmt.Sprintf("%s: %s, waits for %s", slurmconf.CompressHostlist(nodes[k]), k.phase, waitsFor[k.phase])
+		line := fmt.Sprintf("%s: %s, waits for %s", compress(nodes[k]), k.phase, waitsFor[k.phase])
 		if k.problem != "" {
 			line += ": " + k.problem
 		}
@@ -287,7 +301,7 @@ func (s *Story) tried(held []Entry) {
 		if k.offering != "" {
 			on = " on " + k.offering
 		}
-		s.Tried = append(s.Tried, fmt.Sprintf("%s%s: %s: %s", slurmconf.CompressHostlist(nodes[k]), on, k.class, k.reason))
+		s.Tried = append(s.Tried, fmt.Sprintf("%s%s: %s: %s", compress(nodes[k]), on, k.class, k.reason))
 	}
 }
 

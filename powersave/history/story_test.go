@@ -105,7 +105,7 @@ func twoNodes(t *testing.T) *teller {
 }
 
 func TestJobThatRuns(t *testing.T) {
-	twoNodes(t).tell(Answer{Subject: Subject{Job: 7}, Time: ms(60_000), Slurm: []Shown{{Name: "7", State: "RUNNING", Nodes: "cpu-[0-1]", Reason: "None"}}})
+	twoNodes(t).tell(Answer{Subject: Subject{Job: 7}, Time: ms(60_000), Slurm: []Shown{{Name: "job 7", State: "RUNNING", Nodes: "cpu-[0-1]", Reason: "None"}}})
 }
 
 func TestNodeUpAndDown(t *testing.T) {
@@ -116,7 +116,7 @@ func TestNodeUpAndDown(t *testing.T) {
 	r.at(101_020, powersave.NodesUpdated{Update: powersave.NodeUpdate{Nodes: []string{"cpu-0", "cpu-1"}, State: powersave.StateResume}})
 	r.at(101_030, powersave.NodesUpdated{Update: powersave.NodeUpdate{Nodes: []string{"cpu-0"}, State: powersave.StateRenew}})
 	r.at(101_040, powersave.NodesUpdated{Update: powersave.NodeUpdate{Nodes: []string{"cpu-0"}, State: powersave.StateDown}, Err: "refused"})
-	r.tell(Answer{Subject: Subject{Node: "cpu-0"}, Time: ms(200_000), Slurm: []Shown{{Name: "cpu-0", State: "IDLE+CLOUD+POWERED_DOWN"}}})
+	r.tell(Answer{Subject: Subject{Node: "cpu-0"}, Time: ms(200_000), Slurm: []Shown{{Name: "node cpu-0", State: "IDLE+CLOUD+POWERED_DOWN"}}})
 }
 
 // inVain has job 7 given back for want of room, on both offerings.
@@ -160,7 +160,7 @@ var cpuOpen = powersave.NodeSetCounts{Name: "cpu", Nodes: 10, Breakers: []powers
 
 func TestJobGivenBack(t *testing.T) {
 	inVain(t).tell(Answer{Subject: Subject{Job: 7}, Time: ms(30_000), NodeSets: []powersave.NodeSetCounts{cpuOpen},
-		Slurm: []Shown{{Name: "7", State: "PENDING", Reason: "BeginTime"}}})
+		Slurm: []Shown{{Name: "job 7", State: "PENDING", Reason: "BeginTime"}}})
 }
 
 func TestJobThatRunsAfterAll(t *testing.T) {

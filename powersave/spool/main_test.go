@@ -74,6 +74,10 @@ func (b stubBridge) Status(context.Context) (json.RawMessage, error) {
 	return json.RawMessage(`{}`), nil
 }
 
+func (b stubBridge) Explain(context.Context, json.RawMessage) (json.RawMessage, error) {
+	return json.RawMessage(`{}`), nil
+}
+
 func (b stubBridge) Gate(ctx context.Context, r GateRequest) GateReply {
 	// A gate is announced only when it waits: scripts synchronise on that line.
 	fmt.Printf("gate %d %s array=%d_%d het=%d+%d %s attempt=%d\n", r.JobID, r.Nodes, r.ArrayJobID, r.ArrayTaskID, r.HetJobID, r.HetJobOffset, r.Partition, r.Attempt)

@@ -193,6 +193,13 @@ func (s *server) serve(ctx context.Context, conn net.Conn) {
 			return
 		}
 		s.answer(conn, answer{Status: status})
+	case q.Op == opExplain:
+		known, err := s.handler.Explain(ctx, q.Explain)
+		if err != nil {
+			s.answer(conn, answer{Error: err.Error()})
+			return
+		}
+		s.answer(conn, answer{Explain: known})
 	case q.Op == opGate && q.Gate != nil:
 		s.gate(ctx, conn, *q.Gate)
 	default:

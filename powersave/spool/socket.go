@@ -48,28 +48,33 @@ type Handler interface {
 	Gate(ctx context.Context, r GateRequest) GateReply
 	// Status returns what `slurmtide status` shows, as JSON.
 	Status(ctx context.Context) (json.RawMessage, error)
+	// Explain returns what is known of what the question names; both are the bridge's JSON.
+	Explain(ctx context.Context, question json.RawMessage) (json.RawMessage, error)
 }
 
 // Messages on the socket: one JSON object a line. The client sends one question; the
-// bridge answers with one of gate, status or error, and while a gate waits with a
+// bridge answers with one of gate, status, explain or error, and while a gate waits with a
 // waiting line now and then, so that a gate notices a bridge that hangs.
 type (
 	question struct {
-		Op   string       `json:"op"`
-		Gate *GateRequest `json:"gate,omitempty"`
+		Op      string          `json:"op"`
+		Gate    *GateRequest    `json:"gate,omitempty"`
+		Explain json.RawMessage `json:"explain,omitempty"`
 	}
 	answer struct {
 		Waiting bool            `json:"waiting,omitempty"`
 		Gate    *GateReply      `json:"gate,omitempty"`
 		Status  json.RawMessage `json:"status,omitempty"`
+		Explain json.RawMessage `json:"explain,omitempty"`
 		Error   string          `json:"error,omitempty"`
 	}
 )
 
 const (
-	opPoke   = "poke"
-	opGate   = "gate"
-	opStatus = "status"
+	opPoke    = "poke"
+	opGate    = "gate"
+	opStatus  = "status"
+	opExplain = "explain"
 )
 
 const (
@@ -141,6 +146,15 @@ func AskStatus(ctx context.Context, dir string) (json.RawMessage, error) {
 		return nil, err
 	}
 	return a.Status, nil
+}
+
+// AskExplain returns what the bridge knows of what the question names.
+func AskExplain(ctx context.Context, dir string, about json.RawMessage) (json.RawMessage, error) {
+	a, err := ask(ctx, dir, question{Op: opExplain, Explain: about}, answerWait)
+	if err != nil {
+		return nil, err
+	}
+	return a.Explain, nil
 }
 
 // ask puts one question. patience is how long the bridge may say nothing.

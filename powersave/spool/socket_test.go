@@ -27,6 +27,8 @@ type testHandler struct {
 	poked  func()
 	gate   func(ctx context.Context, r GateRequest) GateReply
 	status func(ctx context.Context) (json.RawMessage, error)
+
+	explain func(question json.RawMessage) (json.RawMessage, error)
 }
 
 func (h testHandler) Poked() { h.poked() }
@@ -34,6 +36,10 @@ func (h testHandler) Poked() { h.poked() }
 func (h testHandler) Gate(ctx context.Context, r GateRequest) GateReply { return h.gate(ctx, r) }
 
 func (h testHandler) Status(ctx context.Context) (json.RawMessage, error) { return h.status(ctx) }
+
+func (h testHandler) Explain(_ context.Context, question json.RawMessage) (json.RawMessage, error) {
+	return h.explain(question)
+}
 
 // serve runs a bridge's socket in a new spool until stop is called or the test ends.
 func serve(t *testing.T, dir string, h Handler) (stop func()) {
@@ -365,4 +371,19 @@ func TestLongSocketPath(t *testing.T) {
 	require.ErrorContains(t, err, "another bridge")
 	stop()
 	assert.NoFileExists(t, layout{dir}.socket())
+}
+
+func TestExplain(t *testing.T) {
+	dir := newDir(t)
+	serve(t, dir, testHandler{explain: func(question json.RawMessage) (json.RawMessage, error) {
+		if string(question) != `{"job":7}` {
+			return nil, errors.New("asked for " + string(question))
+		}
+		return json.RawMessage(`{"told":[1]}`), nil
+	}})
+	told, err := AskExplain(t.Context(), dir, json.RawMessage(`{"job":7}`))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"told":[1]}`, string(told))
+	_, err = AskExplain(t.Context(), dir, json.RawMessage(`{}`))
+	require.EqualError(t, err, "asking bridge: asked for {}")
 }

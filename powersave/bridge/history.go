@@ -1,0 +1,130 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/history"
+	"github.com/slurmtide/slurmtide/slurmconf"
+)
+
+const (
+	// toldEntries bounds what is told of one job, node or NodeSet: the newest.
+	toldEntries = 20_000
+	// explainWait bounds what Slurm may take when somebody asks.
+	explainWait = 3 * time.Second
+	// jobsAtOnce are asked for one by one; of more, slurmrest reads the whole queue.
+	jobsAtOnce = 4
+	// jobsEvery second at most are asked for after they have started, in calls of jobsAtOnce.
+	jobsEvery = 16
+)
+
+// watchJobs notes of each job that boots were made for when it was submitted, soon after it has started: slurmctld forgets it. What cannot be
+// read is left out.
+func (b *Bridge) watchJobs(ctx context.Context) {
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		due := b.recorder.Due(time.Now(), jobsEvery)
+		for ids := range slices.Chunk(due, jobsAtOnce) {
+			jobs, err := b.askJobs(ctx, ids...)
+			if err != nil {
+				break
+			}
+			for _, j := range jobs {
+				b.History.Add(history.Seen(time.Now(), j))
+			}
+		}
+	}
+}
+
+func (b *Bridge) askJobs(ctx context.Context, ids ...uint32) ([]powersave.SlurmJob, error) {
+	ctx, cancel := context.WithTimeout(ctx, explainWait)
+	defer cancel()
+	jobs, err := b.Slurm.Jobs(ctx, ids...)
+	b.Metrics.slurmCall("explain", err)
+	return jobs, err
+}
+
+// Explain implements spool.Handler: what is known of a history.Subject, as a history.Answer.
+func (b *Bridge) Explain(ctx context.Context, question json.RawMessage) (json.RawMessage, error) {
+	var a history.Answer
+	if err := json.Unmarshal(question, &a.Subject); err != nil {
+		return nil, fmt.Errorf("reading what is asked for: %w", err)
+	}
+	type state struct {
+		engine powersave.Status
+		unread string
+	}
+	got := make(chan state, 1)
+	b.inbox.Put(func(context.Context) {
+		got <- state{engine: b.engine.Status(time.Now()), unread: b.watchError}
+	})
+	var st state
+	select {
+	case st = <-got:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	a.Time, a.KubernetesError = st.engine.Time, st.unread
+	for _, boot := range slices.Concat(st.engine.Boots, st.engine.Offs) {
+		if boot.Node == a.Node || a.NodeSet != "" && boot.NodeSet == a.NodeSet || slices.Contains(boot.Jobs, a.Job) {
+			a.Boots = append(a.Boots, boot)
+		}
+	}
+	if b.History != nil {
+		b.History.Flush()
+		found, err := history.Read(b.SpoolDir, a.Subject, toldEntries)
+		if err != nil {
+			b.Log.Warn("history cannot be read", "error", err)
+		}
+		a.Found = found
+	}
+	b.askSlurm(ctx, &a)
+	for _, c := range slices.Concat(st.engine.NodeSets, b.others()) {
+		if c.Name == a.NodeSet || a.NodeSet == "" && a.In(c.Name) {
+			a.NodeSets = append(a.NodeSets, c)
+		}
+	}
+	return json.Marshal(a)
+}
+
+// askSlurm adds how Slurm shows the subject now.
+func (b *Bridge) askSlurm(ctx context.Context, a *history.Answer) {
+	switch {
+	case a.Job != 0:
+		jobs, err := b.askJobs(ctx, a.Job)
+		if err != nil {
+			a.SlurmError = err.Error()
+		}
+		for _, j := range jobs {
+			if j.ID == a.Job {
+				a.Slurm = append(a.Slurm, history.Shown{
+					Name: "job " + j.Name(), State: j.State.String(), Reason: j.StateReason, Nodes: slurmconf.CompressHostlist(j.Nodes),
+					Submitted: j.Submitted, Eligible: j.Begin, Attempt: j.Restarts + 1,
+				})
+			}
+		}
+		a.SlurmMissing = err == nil && len(a.Slurm) == 0
+	case a.Node != "":
+		ctx, cancel := context.WithTimeout(ctx, explainWait)
+		defer cancel()
+		nodes, err := b.Slurm.Nodes(ctx, a.Node)
+		b.Metrics.slurmCall("explain", err)
+		if _, a.SlurmMissing = missingNodes(err); err != nil && !a.SlurmMissing {
+			a.SlurmError = err.Error()
+		}
+		for _, n := range nodes {
+			a.Slurm = append(a.Slurm, history.Shown{Name: "node " + n.Name, State: n.State.String(), Reason: n.Reason})
+		}
+	}
+}
