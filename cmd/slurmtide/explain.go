@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
+	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -15,80 +17,173 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/slurmtide/slurmtide/internal/cli"
+	"github.com/slurmtide/slurmtide/powersave/history"
+	"github.com/slurmtide/slurmtide/powersave/spool"
 )
 
+const explainStatus = "\n\nExit status: 0 it is said; 1 nobody knows of it, or may be asked; 2 wrong usage."
+
 func explainCommand() *urfave.Command {
+	flags := []urfave.Flag{
+		cli.SpoolFlag(),
+		cli.OutputFlag("text", "json", "yaml"),
+		&urfave.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "how long to wait for the bridge, and for the scaler"},
+	}
+	named := func(name, what string, subject func(string) history.Subject) *urfave.Command {
+		return &urfave.Command{
+			Name: name, ArgsUsage: "NAME", Usage: what,
+			Description: "Asks the bridge over the socket in its spool directory; run it where the bridge runs, as the same user or root. Without a bridge\n" +
+				"it tells what the history in the spool directory knows." + explainStatus,
+			Flags: flags,
+			Action: func(c *urfave.Context) error {
+				if c.NArg() != 1 || c.Args().First() == "" {
+					return cli.UsageError("explain %s wants one name, got %d arguments", name, c.NArg())
+				}
+				return explanation{subject: subject(c.Args().First())}.of(c)
+			},
+		}
+	}
 	return &urfave.Command{
 		Name:  "explain",
-		Usage: "say why a job counts as demand for nodes, or does not",
-		Subcommands: []*urfave.Command{{
-			Name: "job", ArgsUsage: "ID",
-			Usage: "a pending job, or the pending rest of an array",
-			Description: "Asks the scaler, where it serves its metrics.\n\n" +
-				"Exit status: 0 it is said; 1 the scaler does not answer, cannot read Slurm, or knows no such job; 2 wrong usage.",
-			Flags: []urfave.Flag{
-				&urfave.StringFlag{Name: "scaler", EnvVars: []string{"SLURMTIDE_SCALER"}, Value: "http://localhost:9443", Usage: "the scaler's --metrics-address"},
-				&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName, where the scaler serves several (default: all)"},
-				&urfave.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "how long to wait for the scaler"},
-				cli.OutputFlag("text", "json", "yaml"),
+		Usage: "tell what has become of a job, a node or a NodeSet, why, and what can be done",
+		Subcommands: []*urfave.Command{
+			{
+				Name: "job", ArgsUsage: "ID",
+				Usage: "from its submission until it runs, or why it does not; of a pending one, whether it counts as demand",
+				Description: "Asks the bridge over the socket in its spool directory; run it where the bridge runs, as the same user or root. Without a bridge\n" +
+					"it tells what the history in the spool directory knows. What a pending job counts for the scaler is asked, where it serves its metrics." + explainStatus,
+				Flags: append([]urfave.Flag{
+					&urfave.StringFlag{Name: "scaler", EnvVars: []string{"SLURMTIDE_SCALER"}, Value: "http://localhost:9443", Usage: "the scaler's --metrics-address"},
+					&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName, where the scaler serves several (default: all)"},
+				}, flags...),
+				Action: func(c *urfave.Context) error {
+					if c.NArg() != 1 {
+						return cli.UsageError("explain job wants the number of one job, got %d arguments", c.NArg())
+					}
+					id, err := strconv.ParseUint(c.Args().First(), 10, 32)
+					if err != nil || id == 0 {
+						return cli.UsageError("%q is not the number of a job", c.Args().First())
+					}
+					e := explanation{subject: history.Subject{Job: uint32(id)}, insist: c.IsSet("scaler")}
+					if e.scaler, err = scalerURL(c.String("scaler"), c.String("cluster"), e.subject.Job, c.String("output") != "text"); err != nil {
+						return err
+					}
+					return e.of(c)
+				},
 			},
-			Action: func(c *urfave.Context) error {
-				if c.NArg() != 1 {
-					return cli.UsageError("explain job wants the number of one job, got %d arguments", c.NArg())
-				}
-				id, err := strconv.ParseUint(c.Args().First(), 10, 32)
-				if err != nil {
-					return cli.UsageError("%q is not the number of a job", c.Args().First())
-				}
-				ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
-				defer cancel()
-				return explainJob(ctx, c.String("scaler"), c.String("cluster"), c.String("output"), id, c.App.Writer)
-			},
-		}},
+			named("node", "its boots and power-downs, by Slurm, Kubernetes and the bridge", func(name string) history.Subject { return history.Subject{Node: name} }),
+			named("nodeset", "its boots, what is not tried at present, and why", func(name string) history.Subject { return history.Subject{NodeSet: name} }),
+		},
 	}
 }
 
-// maxExplained is more than a scaler says of a job in thousands of clusters.
-const maxExplained = 1 << 20
+// explanation is what is asked, and whom.
+type explanation struct {
+	subject history.Subject
+	scaler  string // where it explains the job; "" if it is not asked
+	insist  bool   // somebody has named it: that it does not answer is worth a note
+}
 
-func explainJob(ctx context.Context, scaler, cluster, output string, id uint64, w io.Writer) error {
-	base, err := url.Parse(scaler)
-	if err != nil || base.Host == "" {
-		return cli.UsageError("--scaler %q: expected a URL such as http://localhost:9443", scaler)
+func (e explanation) of(c *urfave.Context) error {
+	timeout := c.Duration("timeout")
+	if timeout <= 0 {
+		return cli.UsageError("--timeout is %v: give a time to wait, such as 5s", timeout)
 	}
-	at := base.JoinPath("explain", "job", strconv.FormatUint(id, 10))
-	query := url.Values{}
-	if cluster != "" {
-		query.Set("cluster", cluster)
+	return e.write(c.Context, c.String("spool"), c.String("output"), timeout, c.App.Writer)
+}
+
+// explained is the answer in JSON and YAML. One of the two is there.
+type explained struct {
+	*history.Story
+	Demand json.RawMessage `json:"demand,omitempty"`
+}
+
+func (e explanation) write(ctx context.Context, dir, output string, timeout time.Duration, w io.Writer) error {
+	var out explained
+	a, err := known(ctx, dir, e.subject, timeout)
+	if err == nil {
+		story := history.Tell(a)
+		out.Story = &story
 	}
-	if output != "text" {
-		query.Set("output", "json")
+	if e.scaler != "" && (out.Story == nil || a.Waits()) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		text, scalerErr := demand(ctx, e.scaler, output != "text")
+		switch {
+		case scalerErr == nil:
+			out.Demand = text
+		case out.Story == nil && errors.Is(err, errUnknown):
+			return scalerErr
+		case out.Story == nil:
+			return fmt.Errorf("%w; and the bridge says nothing of it: %w", scalerErr, err)
+		case e.insist:
+			out.Notes = append(out.Notes, scalerErr.Error())
+		}
+	} else if err != nil {
+		return err
 	}
-	at.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if output == "text" {
+		return out.text(w)
+	}
+	text, err := json.Marshal(out)
+	if err == nil && output == "yaml" {
+		text, err = yaml.JSONToYAML(text)
+	}
 	if err != nil {
-		return fmt.Errorf("asking the scaler: %w", err)
+		return err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	_, err = fmt.Fprintf(w, "%s\n", bytes.TrimRight(text, "\n"))
+	return err
+}
+
+func (e explained) text(w io.Writer) error {
+	if e.Story == nil {
+		_, err := w.Write(e.Demand)
+		return err
+	}
+	if err := e.WriteText(w); err != nil || e.Demand == nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nDemand:     %s\n", strings.ReplaceAll(strings.TrimSpace(string(e.Demand)), "\n", "\n            "))
+	return err
+}
+
+// errUnknown says that nobody knows anything of the subject, though all could be asked.
+var errUnknown = errors.New("nothing is known of it")
+
+// mostTold bounds what is read of the history without a bridge.
+const mostTold = 20_000
+
+// known is what the bridge knows of the subject, or the history if there is no bridge.
+func known(ctx context.Context, dir string, s history.Subject, timeout time.Duration) (history.Answer, error) {
+	a := history.Answer{Subject: s, Time: time.Now()}
+	question, err := json.Marshal(s)
 	if err != nil {
-		return fmt.Errorf("asking the scaler: %w; is it running there? --scaler says where to ask", err)
+		return a, err
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxExplained))
-	if err != nil {
-		return fmt.Errorf("reading the scaler's answer: %w", err)
-	}
-	if answer.StatusCode != http.StatusOK {
-		return errors.New(strings.TrimSpace(string(text)))
-	}
-	if output != "text" && answer.Header.Get("Content-Type") != "application/json" {
-		return errors.New("the scaler answers in text alone: it is of an older version; leave --output out")
-	}
-	if output == "yaml" {
-		if text, err = yaml.JSONToYAML(text); err != nil {
-			return fmt.Errorf("reading the scaler's answer: %w", err)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	raw, err := spool.AskExplain(ctx, dir, question)
+	if err == nil {
+		if err := json.Unmarshal(raw, &a); err != nil {
+			return a, fmt.Errorf("reading the bridge's answer (is it of another version?): %w", err)
+		}
+	} else {
+		a.BridgeError = noBridge(dir, timeout, err)
+		if _, statErr := os.Stat(dir); errors.Is(err, fs.ErrPermission) || statErr != nil {
+			return a, errors.New(a.BridgeError)
+		}
+		if a.Found, err = history.Read(dir, s, mostTold); err != nil {
+			return a, fmt.Errorf("%s; %w", a.BridgeError, err)
 		}
 	}
-	_, err = w.Write(text)
-	return err
+	switch {
+	case a.Known():
+		return a, nil
+	case a.BridgeError != "":
+		return a, fmt.Errorf("%s; the history there does not know %s", a.BridgeError, s)
+	case a.SlurmError != "":
+		return a, fmt.Errorf("the bridge does not know %s, and Slurm cannot be asked: %s", s, a.SlurmError)
+	}
+	return a, fmt.Errorf("%s: %w: neither Slurm nor the bridge has such a one, and the history reaches back to a few thousand boots", s, errUnknown)
 }

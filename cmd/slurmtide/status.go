@@ -90,7 +90,7 @@ func noBridge(dir string, timeout time.Duration, err error) string {
 	var late net.Error
 	switch _, statErr := os.Stat(dir); {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Sprintf("this user may not ask the bridge of spool %s: run slurmtide status as SlurmUser or root", dir)
+		return fmt.Sprintf("this user may not ask the bridge of spool %s: run this as SlurmUser or root", dir)
 	case errors.Is(statErr, fs.ErrNotExist):
 		return fmt.Sprintf("there is no spool directory %s: name the one that slurmctld's programs use (Spool= in slurmtide.conf) with --spool", dir)
 	case errors.Is(err, fs.ErrNotExist):

@@ -21,7 +21,7 @@ func TestNoBridge(t *testing.T) {
 		err  error
 		want string
 	}{
-		"no right":     {syscall.EACCES, "run slurmtide status as SlurmUser or root"},
+		"no right":     {syscall.EACCES, "run this as SlurmUser or root"},
 		"never began":  {syscall.ENOENT, "no bridge runs on spool"},
 		"was killed":   {syscall.ECONNREFUSED, "was killed: start it again"},
 		"hangs":        {context.DeadlineExceeded, "did not answer within 5s"},
