@@ -58,7 +58,7 @@ func Boots(entries []Entry) []*Boot {
 	var all []*Boot
 	open := map[string]*Boot{}
 	type asked struct{ node, request string }
-	known := map[asked]bool{}
+	known := map[asked]*Boot{}
 	begin := func(node string, e *Entry) *Boot {
 		b := open[node]
 		if b != nil && b.Request == e.Request {
@@ -69,7 +69,7 @@ func Boots(entries []Entry) []*Boot {
 		}
 		b = &Boot{Node: node, Request: e.Request, Requested: e.Requested, Outcome: Booting}
 		all, open[node] = append(all, b), b
-		known[asked{node, e.Request}] = true
+		known[asked{node, e.Request}] = b
 		return b
 	}
 	for i := range entries {
@@ -88,7 +88,7 @@ func Boots(entries []Entry) []*Boot {
 					}
 					continue
 				}
-				if open[node] == nil && known[asked{node, e.Request}] {
+				if open[node] == nil && known[asked{node, e.Request}] != nil {
 					continue // read again by a bridge that was started anew
 				}
 				b := begin(node, e)
@@ -96,6 +96,12 @@ func Boots(entries []Entry) []*Boot {
 				setOnce(&b.Accepted, e.Time)
 			}
 		case PodCreated, PodScheduled, ContainerStarted, NodeRegistered:
+			if b := known[asked{e.Node, e.Request}]; b != nil && b != open[e.Node] {
+				if e.What == ContainerStarted && e.PodUID == b.PodUID { // Kubernetes says so after slurmctld
+					setOnce(&b.Started, e.Time)
+				}
+				continue
+			}
 			b := begin(e.Node, e)
 			b.take(e)
 			b.reach(e)

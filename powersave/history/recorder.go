@@ -31,9 +31,17 @@ type Recorder struct {
 // boot is what entries of one boot have in common.
 type boot struct {
 	Entry
-	phase powersave.PodPhase
-	// failed: what is left to tell is how its node and pod go.
-	failed bool
+	phase  powersave.PodPhase
+	failed bool // what is left to tell is how its node and pod go
+	done   bool // it has registered, and Kubernetes has not said yet that its container runs: that may come a second late
+}
+
+// live is the boot in hand of a node, or nil.
+func (r *Recorder) live(node string) *boot {
+	if b := r.boots[node]; b != nil && !b.failed && !b.done {
+		return b
+	}
+	return nil
 }
 
 // NewRecorder returns a recorder that knows nothing yet.
@@ -80,7 +88,7 @@ func (r *Recorder) event(ev powersave.Event, actions []powersave.Action) {
 	case powersave.GateClosed:
 		r.ungate(ev.ID)
 	case powersave.PodCreated:
-		if b := r.boots[ev.Node]; b != nil && !b.failed {
+		if b := r.live(ev.Node); b != nil {
 			r.pod(b, powersave.Pod{UID: ev.UID, Phase: powersave.PodPending})
 		}
 	case powersave.PodSeen:
@@ -93,7 +101,7 @@ func (r *Recorder) event(ev powersave.Event, actions []powersave.Action) {
 		e := Entry{What: PodGone, Node: ev.Node, PodUID: ev.UID}
 		if b := r.boots[ev.Node]; b != nil {
 			e.NodeSet, e.Jobs = b.NodeSet, b.Jobs
-			if b.failed {
+			if b.failed || b.done {
 				delete(r.boots, ev.Node)
 			}
 		}
@@ -136,8 +144,8 @@ func (r *Recorder) event(ev powersave.Event, actions []powersave.Action) {
 func (r *Recorder) action(a powersave.Action, all []powersave.Action) {
 	switch a := a.(type) {
 	case powersave.CreatePod:
-		b := r.boots[a.Node]
-		if b == nil || b.failed { // reconciling found that it is wanted
+		b := r.live(a.Node)
+		if b == nil { // reconciling found that it is wanted
 			b = r.boot(a.Node)
 		}
 		b.NodeSet, b.Offering = a.NodeSet, a.Offering
@@ -156,8 +164,10 @@ func (r *Recorder) action(a powersave.Action, all []powersave.Action) {
 		e := Entry{What: NodeRegistered, Node: d.Node, NodeSet: d.NodeSet, Jobs: d.Jobs, Request: d.Request, PodUID: d.UID, Host: d.Host, Requested: d.Times.Requested}
 		if b := r.boots[d.Node]; b != nil {
 			e.Offering = b.Offering
+			if b.done = b.phase != powersave.PodRunning; !b.done {
+				delete(r.boots, d.Node)
+			}
 		}
-		delete(r.boots, d.Node)
 		r.add(e)
 		for _, job := range d.Jobs {
 			if r.gated[job] == 0 { // else its gate says when it starts
@@ -217,7 +227,7 @@ func (r *Recorder) request(q powersave.Request) {
 	rest := q.Nodes
 	for _, j := range q.Jobs {
 		for node := range j.Nodes.All() {
-			if b := r.boots[node]; b != nil && !b.failed && b.Request != q.ID { // it boots already, for another job
+			if b := r.live(node); b != nil && b.Request != q.ID { // it boots already, for another job
 				b.wait(j.ID)
 			}
 		}
@@ -283,6 +293,9 @@ func (r *Recorder) podSeen(p powersave.Pod) {
 	}
 	b.NodeSet, b.Offering = p.NodeSet, p.Offering
 	r.pod(b, p)
+	if b.done && b.phase == powersave.PodRunning {
+		delete(r.boots, p.Node)
+	}
 }
 
 // pod tells of the phases that the pod has reached since it was seen last.
@@ -331,7 +344,7 @@ func (r *Recorder) updated(ev powersave.NodesUpdated) {
 	set := map[string]bool{}
 	for _, n := range u.Nodes {
 		b := r.boots[n]
-		if b == nil {
+		if b == nil || b.done {
 			continue
 		}
 		set[b.NodeSet] = true
@@ -362,7 +375,7 @@ func (r *Recorder) report(p powersave.Report, all []powersave.Action) {
 		}
 	}
 	e := Entry{What: Reported, Node: p.Node, NodeSet: p.NodeSet, Request: p.Request, Reason: p.Text}
-	if b := r.boots[p.Node]; b != nil {
+	if b := r.boots[p.Node]; b != nil && !b.done {
 		e.Jobs, e.Offering = b.Jobs, b.Offering
 	}
 	r.add(e)

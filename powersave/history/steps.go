@@ -50,7 +50,7 @@ func steps(a Answer, entries []Entry) []Step {
 			groups = append(groups, g)
 			continue
 		}
-		k := groupKey{what: e.What, request: e.Request, offering: e.Offering, reason: e.Class + e.Reason}
+		k := groupKey{what: e.What, request: e.Request, offering: e.Offering, reason: e.Class + e.Reason + e.State}
 		id := fmt.Sprint(k, e.Node)
 		count[id]++
 		k.times = count[id]
@@ -109,8 +109,17 @@ func derive(a Answer, entries []Entry) []Entry {
 	for _, j := range a.Slurm {
 		queued(Entry{Submitted: j.Submitted, Eligible: j.Eligible, Attempt: j.Attempt})
 	}
+	registered := map[string]bool{} // by pod
 	for _, e := range entries {
 		switch e.What {
+		case NodeRegistered:
+			registered[e.PodUID] = e.PodUID != ""
+			out = append(out, e)
+		case ContainerStarted:
+			if registered[e.PodUID] {
+				e.State = told
+			}
+			out = append(out, e)
 		case RequestAccepted:
 			if id := e.Request + e.Nodes; !e.Requested.IsZero() && !called[id] {
 				called[id] = true
@@ -140,6 +149,9 @@ func derive(a Answer, entries []Entry) []Entry {
 	slices.SortStableFunc(out, func(a, b Entry) int { return a.Time.Compare(b.Time) })
 	return out
 }
+
+// told is the state of a started container of which Kubernetes tells when slurmd has registered already.
+const told = "told"
 
 var programs = map[string]string{
 	string(spool.KindResume): "ResumeProgram", string(spool.KindSuspend): "SuspendProgram", string(spool.KindResumeFail): "ResumeFailProgram",
@@ -188,6 +200,9 @@ func (g *group) text(s Subject) string {
 	case PodScheduled:
 		return "scheduled" + hostsText(g.hosts) + nodes
 	case ContainerStarted:
+		if g.State == told {
+			return "Kubernetes tells that the container has started" + nodes
+		}
 		return "image pulled, container started" + nodes
 	case NodeRegistered:
 		return "slurmd registered" + nodes

@@ -55,7 +55,11 @@ func (r *teller) pod(n int, request, offering, node, uid, host string, phase pow
 }
 
 func (r *teller) registers(n int, request, node string, jobs ...uint32) {
-	r.at(n, powersave.SlurmRead{}, powersave.BootDone{Boot: powersave.Boot{Node: node, NodeSet: "cpu", Request: request, Jobs: jobs}})
+	uid := ""
+	if b := r.boots[node]; b != nil {
+		uid = b.PodUID
+	}
+	r.at(n, powersave.SlurmRead{}, powersave.BootDone{Boot: powersave.Boot{Node: node, NodeSet: "cpu", Request: request, Jobs: jobs, UID: uid}})
 }
 
 // tell checks the story against a file, as text and as JSON that can be read again.
@@ -159,7 +163,9 @@ var cpuOpen = powersave.NodeSetCounts{Name: "cpu", Nodes: 10, Breakers: []powers
 }}
 
 func TestJobGivenBack(t *testing.T) {
-	inVain(t).tell(Answer{Subject: Subject{Job: 7}, Time: ms(30_000), NodeSets: []powersave.NodeSetCounts{cpuOpen},
+	r := inVain(t)
+	r.registers(23_400, "r1", "cpu-0", 7) // too late: the job waits for all of them
+	r.tell(Answer{Subject: Subject{Job: 7}, Time: ms(30_000), NodeSets: []powersave.NodeSetCounts{cpuOpen},
 		Slurm: []Shown{{Name: "job 7", State: "PENDING", Reason: "BeginTime"}}})
 }
 
@@ -207,6 +213,21 @@ func TestBridgeStartedAnew(t *testing.T) {
 	for _, e := range r.entries {
 		assert.NotEqual(t, "cpu-5", e.Node, "a pod that has served for long is no news")
 	}
+}
+
+// TestContainerThatKubernetesTellsOfLate has slurmd registered before the kubelet says that it runs.
+func TestContainerThatKubernetesTellsOfLate(t *testing.T) {
+	r := newTeller(t)
+	r.resume(430, "r1", "cpu-0", job7(t, "cpu-0"))
+	r.create(440, "r1", "", "cpu-0", 7)
+	r.pod(450, "r0", "", "cpu-0", "u-old", "host-b", powersave.PodRunning) // of an earlier boot
+	r.pod(460, "r1", "", "cpu-0", "u0", "host-a", powersave.PodScheduled)
+	r.registers(1000, "r1", "cpu-0", 7)
+	r.pod(1700, "r1", "", "cpu-0", "u0", "host-a", powersave.PodRunning)
+	r.pod(1800, "r1", "", "cpu-0", "u0", "host-a", powersave.PodReady)
+	r.at(5000, powersave.Tick{}, powersave.Report{Node: "cpu-0", NodeSet: "cpu", Text: "host is cordoned: draining the node"})
+	r.tell(Answer{Subject: Subject{Job: 7}, Time: ms(60_000)})
+	assert.Empty(t, r.boots)
 }
 
 func TestBootInFlight(t *testing.T) {
