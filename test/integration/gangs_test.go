@@ -64,6 +64,12 @@ func TestGangs(t *testing.T) {
 				return strings.Contains(node, "DRAIN") && strings.Contains(node, "slurmtide: closed: capacity"), node
 			})
 			c.condition("narrow", v1alpha1.ConditionCapacityAvailable, metav1.ConditionFalse)
+			story := c.explain("job", id)
+			assert.Contains(t, story.Why, "capacity: ")
+			assert.Contains(t, c.steps(story), " BootFailed JobGivenBack ")
+			assert.NotEmpty(t, story.Tried)
+			assert.NotEmpty(t, story.Do)
+			assert.Contains(t, strings.Join(c.explain("nodeset", "narrow").Next, "\n"), "NodeSet narrow is tried again at ")
 			whileClosed(t, c)
 
 			c.t = t

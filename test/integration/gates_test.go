@@ -90,9 +90,15 @@ func TestStartGate(t *testing.T) {
 			}
 			c.eventually("the gates to wait", func() (bool, string) { return c.status().Engine.Gates > 0, "" })
 			require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
+			restarts := 0
 			for _, id := range ids {
 				c.waitJob(id, "COMPLETED")
+				told := c.steps(c.explain("job", id))
+				assert.Contains(t, told, "ProgramCalled RequestAccepted ")
+				assert.Contains(t, told, " NodeRegistered")
+				restarts += strings.Count(told, " BridgeStarted ")
 			}
+			assert.Positive(t, restarts, "the story goes on where the bridge was killed")
 		})
 	})
 }

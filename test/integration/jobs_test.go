@@ -49,6 +49,7 @@ func TestJobs(t *testing.T) {
 			history := c.status().Engine.History
 			require.Len(t, history, 2)
 			assert.Equal(t, id, fmt.Sprint(history[0].Jobs[0]))
+			c.explained(id, pods)
 			set, err := c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Get(c.ctx, "cpu", metav1.GetOptions{})
 			require.NoError(t, err)
 			assert.Zero(t, set.Status.PoweredUp)
