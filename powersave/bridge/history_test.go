@@ -136,6 +136,22 @@ func TestHistoryOfAJobGivenBack(t *testing.T) {
 		assert.Equal(t, history.Failed, s.Boots[1].Outcome)
 		require.Len(t, a.NodeSets, 1)
 		assert.Equal(t, "cpu", a.NodeSets[0].Name)
+		assert.Contains(t, told(history.Tell(explain(t, b, history.Subject{NodeSet: "cpu"}))), " Breaker")
+	})
+}
+
+// TestHistoryOfJustNow has nobody write it before it is asked for.
+func TestHistoryOfJustNow(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		b, stop := w.startWith(t, dir, Config{Slurm: w, Kubernetes: w, History: history.NewStore(dir, slog.New(slog.DiscardHandler), nil)})
+		defer stop()
+		submit(t, dir, spool.KindResume, "cpu-0", "")
+		b.Poked()
+		synctest.Wait()
+		assert.Contains(t, told(history.Tell(explain(t, b, history.Subject{Node: "cpu-0"}))), "RequestAccepted")
 	})
 }
 

@@ -88,9 +88,6 @@ func Boots(entries []Entry) []*Boot {
 					}
 					continue
 				}
-				if open[node] == nil && known[asked{node, e.Request}] != nil {
-					continue // read again by a bridge that was started anew
-				}
 				b := begin(node, e)
 				b.take(e)
 				setOnce(&b.Accepted, e.Time)

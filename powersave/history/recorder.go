@@ -224,37 +224,42 @@ func (r *Recorder) ungate(id uint64) (job uint32, known bool) {
 // request begins the boots of a ResumeProgram's request, and tells which nodes it is about, for each of its jobs.
 func (r *Recorder) request(q powersave.Request) {
 	common := Entry{What: RequestAccepted, Request: q.ID, Kind: string(q.Kind), Requested: q.Started}
-	rest := q.Nodes
+	taken := map[string]bool{}
 	for _, j := range q.Jobs {
+		var nodes []string
 		for node := range j.Nodes.All() {
-			if b := r.live(node); b != nil && b.Request != q.ID { // it boots already, for another job
+			if q.Nodes.Contains(node) {
+				nodes = append(nodes, node)
+				taken[node] = true
+				r.begin(node, q).wait(j.ID)
+			} else if b := r.live(node); b != nil { // it boots already, for another job or in another slice
 				b.wait(j.ID)
 			}
 		}
-		nodes := q.Nodes.Intersect(j.Nodes)
-		if nodes.Len() == 0 {
+		if len(nodes) > 0 {
+			e := common
+			e.Jobs, e.Nodes = []uint32{j.ID}, compress(nodes)
+			r.add(e)
+		}
+	}
+	if len(taken) == q.Nodes.Len() {
+		return
+	}
+	var rest []string
+	for node := range q.Nodes.All() {
+		if taken[node] {
 			continue
 		}
-		rest = rest.Minus(j.Nodes)
-		e := common
-		e.Jobs, e.Nodes = []uint32{j.ID}, nodes.String()
-		r.add(e)
-		for node := range nodes.All() {
-			r.begin(node, q).wait(j.ID)
+		rest = append(rest, node)
+		if q.Kind == spool.KindResume {
+			r.begin(node, q)
+		} else {
+			delete(r.boots, node)
 		}
 	}
-	if rest.Len() > 0 {
-		e := common
-		e.Nodes = rest.String()
-		r.add(e)
-		for node := range rest.All() {
-			if q.Kind == spool.KindResume {
-				r.begin(node, q)
-			} else {
-				delete(r.boots, node)
-			}
-		}
-	}
+	e := common
+	e.Nodes = compress(rest)
+	r.add(e)
 }
 
 // begin returns the boot that a request asks for. Requests are accepted again after a restart, and in the same order.

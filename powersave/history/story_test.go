@@ -209,6 +209,7 @@ func TestBridgeStartedAnew(t *testing.T) {
 	r.at(2040, powersave.SlurmReadFailed{Err: "no answer"})
 	r.registers(3000, "r1", "cpu-0", 7)
 	r.restart(9000)
+	r.resume(9010, "r1", "cpu-0", job7(t, "cpu-0")) // it could not be removed
 	r.tell(Answer{Subject: Subject{Job: 7}, Time: ms(10_000), BridgeError: "no bridge runs", Found: Found{Broken: 1, LeftOut: 3}})
 	for _, e := range r.entries {
 		assert.NotEqual(t, "cpu-5", e.Node, "a pod that has served for long is no news")
@@ -228,6 +229,30 @@ func TestContainerThatKubernetesTellsOfLate(t *testing.T) {
 	r.at(5000, powersave.Tick{}, powersave.Report{Node: "cpu-0", NodeSet: "cpu", Text: "host is cordoned: draining the node"})
 	r.tell(Answer{Subject: Subject{Job: 7}, Time: ms(60_000)})
 	assert.Empty(t, r.boots)
+}
+
+// TestAgain tells apart what happens to a node twice, and what happens to two at different times.
+func TestAgain(t *testing.T) {
+	r := newTeller(t)
+	r.resume(400, "r1", "cpu-[0-2]", job7(t, "cpu-[0-2]"))
+	for _, node := range []string{"cpu-0", "cpu-1", "cpu-2"} {
+		r.create(410, "r1", "", node, 7)
+	}
+	r.pod(500, "r1", "", "cpu-0", "u0", "", powersave.PodPending)
+	r.pod(600, "r1", "", "cpu-1", "u1", "", powersave.PodPending)
+	r.pod(700, "r1", "", "cpu-0", "u0again", "", powersave.PodPending)
+	r.pod(800, "r1", "", "cpu-1", "u1again", "", powersave.PodPending)
+	r.pod(30_601, "r1", "", "cpu-2", "u2", "", powersave.PodPending)
+	s := Tell(Answer{Subject: Subject{Job: 7}, Time: ms(40_000), Found: Found{Entries: r.entries}})
+	var created []string
+	for _, step := range s.Steps {
+		if step.What == PodCreated {
+			created = append(created, step.Text)
+		}
+	}
+	assert.Equal(t, []string{"pods created: cpu-[0-1]", "pods created: cpu-[0-1]", "pod created: cpu-2"}, created)
+	require.Len(t, s.Boots, 3)
+	assert.Equal(t, 2, s.Boots[0].Pods)
 }
 
 func TestBootInFlight(t *testing.T) {
