@@ -18,7 +18,7 @@ import (
 	"github.com/slurmtide/slurmtide/powersave/spool"
 )
 
-var began = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // fakeScaler knows job 7, and says where it was asked.
 func fakeScaler(t *testing.T) (url string, asked *string) {
@@ -107,13 +107,13 @@ func (b fakeBridge) serve(t *testing.T) (dir string) {
 
 func answer(state string) func(s history.Subject) history.Answer {
 	return func(s history.Subject) history.Answer {
-		a := history.Answer{Subject: s, Time: began.Add(time.Minute)}
+		a := history.Answer{Subject: s, Time: noon.Add(time.Minute)}
 		if s.Job == 8 || s.Node == "cpu-8" {
 			a.SlurmMissing = true
 			return a
 		}
-		a.Slurm = []history.Shown{{Name: s.String(), State: state, Submitted: began}}
-		a.Entries = []history.Entry{{Time: began.Add(420 * time.Millisecond), What: history.PodCreated, Node: "cpu-0", PodUID: "u", Jobs: []uint32{7}}}
+		a.Slurm = []history.Shown{{Name: s.String(), State: state, Submitted: noon}}
+		a.Entries = []history.Entry{{Time: noon.Add(420 * time.Millisecond), What: history.PodCreated, Node: "cpu-0", PodUID: "u", Jobs: []uint32{7}}}
 		return a
 	}
 }
@@ -165,7 +165,7 @@ func TestExplainWithoutABridge(t *testing.T) {
 	_, err := spool.Open(dir)
 	require.NoError(t, err)
 	told := history.NewStore(dir, slog.New(slog.DiscardHandler), nil)
-	told.Add(history.Entry{Time: began, What: history.PodGone, Node: "cpu-0", Jobs: []uint32{7}})
+	told.Add(history.Entry{Time: noon, What: history.PodGone, Node: "cpu-0", Jobs: []uint32{7}})
 	told.Flush()
 	var out strings.Builder
 	require.NoError(t, explanation{subject: history.Subject{Node: "cpu-0"}}.write(t.Context(), dir, "text", time.Second, &out))

@@ -31,6 +31,7 @@ func newApp() *urfave.App {
 			scalerCommand(),
 			controllerCommand(),
 			statusCommand(),
+			topCommand(),
 			explainCommand(),
 			doctorCommand(),
 			renderCommand(),

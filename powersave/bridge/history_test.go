@@ -75,6 +75,8 @@ func TestHistoryOfAJob(t *testing.T) {
 		pass(500 * time.Millisecond)
 		a := explain(t, b, history.Subject{Job: 7})
 		assert.Len(t, a.Boots, 2, "in flight")
+		assert.Len(t, explain(t, b, history.Subject{Node: "cpu-0"}).Boots, 1)
+		assert.Len(t, explain(t, b, history.Subject{NodeSet: "cpu"}).Boots, 2)
 		assert.True(t, (<-gate).Ready)
 		pass(5 * time.Second)
 		w.look(func() { delete(w.jobs, 7) })
