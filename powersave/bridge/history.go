@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
@@ -81,6 +82,8 @@ func (b *Bridge) Explain(ctx context.Context, question json.RawMessage) (json.Ra
 			a.Boots = append(a.Boots, boot)
 		}
 	}
+	var asking sync.WaitGroup // who asks waits a few seconds at most
+	asking.Go(func() { b.askSlurm(ctx, &a) })
 	if b.History != nil {
 		b.History.Flush()
 		found, err := history.Read(b.SpoolDir, a.Subject, toldEntries)
@@ -89,7 +92,7 @@ func (b *Bridge) Explain(ctx context.Context, question json.RawMessage) (json.Ra
 		}
 		a.Found = found
 	}
-	b.askSlurm(ctx, &a)
+	asking.Wait()
 	for _, c := range slices.Concat(st.engine.NodeSets, b.others()) {
 		if c.Name == a.NodeSet || a.NodeSet == "" && a.In(c.Name) {
 			a.NodeSets = append(a.NodeSets, c)
