@@ -9,9 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
-	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,6 +83,7 @@ const (
 	deleteTimeout = 10 * time.Second       // the client may wait with a call, but Slurm may use the node again
 	statusPause   = 500 * time.Millisecond // between two writes of NodeSet status
 	statusRetry   = 10 * time.Second
+	statusCheck   = 30 * time.Second // the status is looked at again: somebody else may have written it
 	scanTooLarge  = 10 * time.Second // a scan that takes longer is worth a warning
 )
 
@@ -112,7 +110,10 @@ type Bridge struct {
 	writing   map[string]bool                    // a write of the NodeSet's status is under way
 	retries   map[string]time.Time               // when a write that failed may be tried again
 	statusAt  time.Time
+	checkAt   time.Time // when sent is no longer taken for what is there
 	dirty     bool
+	podsRead  bool
+	leadsFrom time.Time // zero: from the start
 
 	watchError string
 	reads      powersave.Reads // as last shown in metrics
@@ -204,22 +205,6 @@ func (b *Bridge) nextWake() time.Time {
 	return next
 }
 
-// nextStatus is when publish has something to do, if it has. Before Slurm has been read there is only that to tell.
-func (b *Bridge) nextStatus() (next time.Time, due bool) {
-	switch {
-	case !b.engine.SlurmRead() && b.engine.Unread() == "":
-		return next, false
-	case b.dirty:
-		return b.statusAt, true
-	}
-	for _, at := range b.retries {
-		if !due || at.Before(next) {
-			next, due = at, true
-		}
-	}
-	return next, due
-}
-
 // tell hands an event to the engine, from any goroutine.
 func (b *Bridge) tell(ev powersave.Event) {
 	b.inbox.Put(func(ctx context.Context) { b.step(ctx, ev) })
@@ -238,7 +223,12 @@ func (b *Bridge) step(ctx context.Context, ev powersave.Event) {
 }
 
 // PodsSynced takes the complete list of pods.
-func (b *Bridge) PodsSynced(pods []powersave.Pod) { b.tell(powersave.PodsRead{Pods: pods}) }
+func (b *Bridge) PodsSynced(pods []powersave.Pod) {
+	b.inbox.Put(func(ctx context.Context) {
+		b.podsRead = true
+		b.step(ctx, powersave.PodsRead{Pods: pods})
+	})
+}
 
 // Pod takes the newest state of a pod.
 func (b *Bridge) Pod(p powersave.Pod) {
@@ -363,58 +353,6 @@ func (b *Bridge) others() []powersave.NodeSetCounts {
 		return nil
 	}
 	return b.Others()
-}
-
-// publish writes NodeSet status that has changed, at most every statusPause.
-func (b *Bridge) publish(ctx context.Context) {
-	now := time.Now()
-	if next, due := b.nextStatus(); !due || now.Before(next) {
-		return
-	}
-	b.dirty, b.statusAt = false, now.Add(statusPause)
-	counts := b.engine.Counts()
-	b.History.Add(b.recorder.Counts(now, counts)...)
-	b.Metrics.counts(slices.Concat(counts, b.others()), len(b.requests), len(b.gates))
-	if b.OnCounts != nil {
-		b.OnCounts(counts)
-	}
-	if !b.lease.Leading {
-		clear(b.retries)
-		return
-	}
-	for _, c := range counts {
-		switch {
-		case b.writing[c.Name]:
-			b.dirty = true // two writes at once could land in the wrong order
-			continue
-		case now.Before(b.retries[c.Name]):
-			continue
-		case reflect.DeepEqual(b.sent[c.Name], c):
-			continue
-		}
-		delete(b.retries, c.Name)
-		b.sent[c.Name], b.writing[c.Name] = c, true
-		b.calls.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			b.at(StepStatus)
-			err := b.Kubernetes.UpdateStatus(ctx, c)
-			b.at(StepStatusDone)
-			b.inbox.Put(func(context.Context) {
-				delete(b.writing, c.Name)
-				if err != nil {
-					b.Log.Warn("writing NodeSet status", "nodeset", c.Name, "error", err)
-					delete(b.sent, c.Name)
-					b.retries[c.Name] = time.Now().Add(statusRetry)
-				}
-			})
-		})
-	}
-	gone := func(name string) bool {
-		return !slices.ContainsFunc(counts, func(c powersave.NodeSetCounts) bool { return c.Name == name })
-	}
-	maps.DeleteFunc(b.sent, func(name string, _ powersave.NodeSetCounts) bool { return gone(name) })
-	maps.DeleteFunc(b.retries, func(name string, _ time.Time) bool { return gone(name) })
 }
 
 // missingNodes returns the names an error of Slurm.Nodes calls unknown.

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
 )
@@ -28,6 +29,7 @@ func (b *Bridge) Lease(l Lease) {
 		}
 		b.Metrics.leading(l.Leading)
 		clear(b.sent) // somebody else may have written it meanwhile
+		b.leadsFrom = time.Now()
 		b.step(ctx, powersave.Leading{Leading: l.Leading, Others: b.othersLed})
 		b.othersLed = false
 	})

@@ -203,6 +203,10 @@ func (l *Loop) publish(ctx context.Context, now time.Time) {
 	counts := l.planner.Counts(stale)
 	l.show(counts)
 	l.Metrics.misses(l.planner.Misses())
+	if !now.Before(l.checkAt) {
+		clear(l.sent)
+		l.checkAt = now.Add(statusCheck)
+	}
 	for _, c := range counts {
 		if l.writing[c.Name] || reflect.DeepEqual(l.sent[c.Name], c) {
 			continue

@@ -81,6 +81,7 @@ const (
 	stepPause      = 20 * time.Millisecond // news that come close together share a step
 	statusPause    = 500 * time.Millisecond
 	statusRetry    = 10 * time.Second
+	statusCheck    = 30 * time.Second // the status is looked at again: somebody else may have written it
 	updatesAtOnce  = 8
 )
 
@@ -123,6 +124,7 @@ type Loop struct {
 	sent       map[string]powersave.NodeSetCounts
 	writing    map[string]bool
 	statusAt   time.Time
+	checkAt    time.Time // when sent is no longer taken for what is there
 
 	claimed claimed
 

@@ -270,3 +270,21 @@ func TestHostMissing(t *testing.T) {
 		require.NotContains(t, w.said(), "delete dyn-0")
 	})
 }
+
+// What somebody else has written into the status, as a bridge that led before may, late, is put right though nothing happens.
+func TestStatusOfSomebodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := begin(t)
+		w.loop.NodeSets([]powersave.NodeSet{w.set()})
+		time.Sleep(10 * time.Second)
+		var was powersave.NodeSetCounts
+		w.mu.Lock()
+		was, w.status = w.status, powersave.NodeSetCounts{Name: "dyn", PoweredUp: 7}
+		w.mu.Unlock()
+		time.Sleep(statusCheck + time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		require.NotZero(t, was.Nodes)
+		assert.Equal(t, was, w.status)
+	})
+}
