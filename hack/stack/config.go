@@ -42,7 +42,11 @@ func Render(o Options) (map[string]string, error) {
 	}{o, controllerAddress(o), programDir, strings.Join(gresTypes(o.GresLines), ",")}); err != nil {
 		return nil, fmt.Errorf("rendering slurm.conf: %w", err)
 	}
-	files := map[string]string{"slurm.conf": override(b.String(), o.ExtraConf), "cgroup.conf": cgroupConf}
+	conf := b.String()
+	if o.Accounting {
+		conf = override(conf, accountingLines)
+	}
+	files := map[string]string{"slurm.conf": override(conf, o.ExtraConf), "cgroup.conf": cgroupConf}
 	if len(o.GresLines) > 0 {
 		files["gres.conf"] = strings.Join(o.GresLines, "\n") + "\n"
 	}

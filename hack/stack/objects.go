@@ -192,6 +192,9 @@ func podSpec(o Options) corev1.PodSpec {
 	} else {
 		spec.InitContainers = append(spec.InitContainers, installPrograms(o))
 	}
+	if o.Accounting {
+		spec.InitContainers = append(spec.InitContainers, accounting(o)...)
+	}
 	if !o.NoBridge {
 		spec.ServiceAccountName = bridgeAccount
 		spec.Containers = append(spec.Containers, bridge(o))
@@ -212,6 +215,9 @@ func directories(o Options) corev1.Container {
 		"mkdir -p slurmctld spool programs slurmrestd; chmod g-s *; chmod 0755 slurmctld programs; chmod 0700 spool; chmod 0777 slurmrestd")
 	if o.TwoBridges {
 		c.Command[2] += "; mkdir -p spool2; chmod g-s spool2; chmod 0700 spool2; ln -sfn " + spoolDir + " slurmctld/active-spool"
+	}
+	if o.Accounting {
+		c.Command[2] += "; mkdir -p mariadb slurmdbd; chmod g-s mariadb slurmdbd; chmod 0755 slurmdbd"
 	}
 	if o.Prolog != "" {
 		c.Command[2] += `; printf %s "$PROLOG" >programs/prolog; chmod 0755 programs/prolog`

@@ -58,6 +58,11 @@ type Options struct {
 	// OpenSlurmrestd lets other pods reach slurmrestd, at slurmrestd.<Namespace>:6820.
 	OpenSlurmrestd bool
 
+	// Accounting puts slurmdbd and its database, MariaDBImage, beside slurmctld. They start first.
+	Accounting bool
+	// MariaDBImage defaults to slurmtide/mariadb:test.
+	MariaDBImage string
+
 	// BridgeArgs are further arguments for the bridge.
 	BridgeArgs []string
 	// TwoBridges adds a second one with a spool of its own, as beside a backup slurmctld. ActiveSpool tells which of
@@ -85,6 +90,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.ClusterDomain, "cluster.local")
 	setDefault(&o.SlurmImage, "slurmtide/slurm:"+o.SlurmVersion)
 	setDefault(&o.BridgeImage, "slurmtide/slurmtide:dev")
+	setDefault(&o.MariaDBImage, "slurmtide/mariadb:test")
 	setDefaultInt(&o.ResumeTimeout, 120)
 	setDefaultInt(&o.SuspendTimeout, 40)
 	setDefaultInt(&o.SuspendTime, 15)
