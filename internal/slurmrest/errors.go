@@ -114,6 +114,10 @@ func (e *Error) hint() string {
 		return "the token was refused: is the key file the cluster's jwt_hs256.key, is AuthAltTypes=auth/jwt set for slurmctld, has the token expired, do the clocks agree?"
 	case e.Number == errAccessDenied || e.Number == errUserIDMissing:
 		return "the token's user may not do this: use a token for SlurmUser"
+	case strings.HasPrefix(e.Description, "Slurmdb "): // data_parser's resolve of TRES, before it tells of partitions
+		return "slurmrestd asks slurmdbd for the names of TRES: is slurmdbd up, and has slurmdbd.conf AuthAltTypes=auth/jwt and the cluster's key?"
+	case e.HTTPStatus == 0 && e.fate == uncertain && e.Op == opPartitions:
+		return "is slurmrestd running, and is the address right (http or https, host, port)? With accounting it asks slurmdbd for the names of TRES: does that answer?"
 	case e.Number == errCtldConnect || e.Number == errCommConnect:
 		return "slurmrestd runs but does not reach slurmctld: is slurmctld up?"
 	case e.HTTPStatus == 0 && e.fate != refused && !errors.Is(e.cause, context.Canceled):

@@ -330,7 +330,7 @@ type PartitionTimeouts struct{ Resume, Suspend time.Duration }
 func (c *Client) Timeouts(ctx context.Context) (Timeouts, error) {
 	var t Timeouts
 	err := c.do(ctx, call{
-		op:         "list partitions",
+		op:         opPartitions,
 		build:      func(a *api) request { return a.partitions },
 		repeatable: true,
 		read: func(body io.Reader) (answer.Envelope, error) {

@@ -68,10 +68,12 @@ func (c *Client) Select(ctx context.Context) (s scaler.Select, told bool, err er
 	return s, true, nil
 }
 
+const opPartitions = "list partitions"
+
 // QueuePartitions reads all partitions.
 func (c *Client) QueuePartitions(ctx context.Context) ([]scaler.Partition, error) {
 	var list []scaler.Partition
-	err := c.do(ctx, call{op: "list partitions", build: func(a *api) request { return a.partitions }, repeatable: true, read: func(body io.Reader) (answer.Envelope, error) {
+	err := c.do(ctx, call{op: opPartitions, build: func(a *api) request { return a.partitions }, repeatable: true, read: func(body io.Reader) (answer.Envelope, error) {
 		r := answer.Partitions{}
 		env, err := answer.Decode(body, "partitions", r.Read)
 		list = r.List

@@ -1,6 +1,7 @@
 package slurmrest
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -200,4 +201,34 @@ func TestSelect(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, told)
 	assert.Equal(t, scaler.Select{}, got)
+}
+
+// What comes of a slurmdbd that slurmrestd asks for the names of TRES, before it tells of partitions, as seen with 24.11 and 26.05.
+func TestSlurmdbdInTheWay(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer func(http.ResponseWriter) error
+		says   string
+	}{
+		"without auth/jwt": {slurmdb(502, 5003, "Header lengths are longer than data received"), "Header lengths are longer than data received (Slurm error 5003, HTTP 502); slurmrestd asks slurmdbd for the names of TRES: is slurmdbd up, and has slurmdbd.conf AuthAltTypes=auth/jwt"},
+		"away":             {slurmdb(500, 111, "Connection refused"), "Connection refused (Slurm error 111, HTTP 500); slurmrestd asks slurmdbd"},
+		"hangs":            {lose(context.DeadlineExceeded), "With accounting it asks slurmdbd for the names of TRES: does that answer?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake()
+			f.script = []func(http.ResponseWriter) error{tc.answer}
+			cfg := f.config()
+			cfg.Retries = -1
+			c, err := Dial(t.Context(), cfg)
+			require.NoError(t, err)
+			_, err = c.QueuePartitions(t.Context())
+			require.ErrorContains(t, err, tc.says)
+		})
+	}
+}
+
+func slurmdb(status, number int, text string) func(http.ResponseWriter) error {
+	return func(w http.ResponseWriter) error {
+		w.WriteHeader(status)
+		return json.NewEncoder(w).Encode(map[string]any{"errors": []any{map[string]any{"description": "Slurmdb query failed", "error_number": number, "error": text, "source": "slurmdb_tres_get"}}})
+	}
 }
