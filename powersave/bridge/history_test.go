@@ -126,6 +126,7 @@ func TestHistoryOfAJobGivenBack(t *testing.T) {
 		submit(t, dir, spool.KindResume, "cpu-[0-1]", jobFile)
 		b.Poked()
 		pass(20 * time.Second)
+		w.look(func() { delete(w.jobs, 7) }) // what is known of its submission is from before it was given back
 		a := explain(t, b, history.Subject{Job: 7})
 		s := history.Tell(a)
 		assert.Equal(t, "capacity: Unschedulable", s.Why)

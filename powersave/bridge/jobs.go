@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/history"
 )
 
 // tellJob writes why a job is given back into its record. What others wrote there stays, before it.
@@ -21,6 +22,7 @@ func (b *Bridge) tellJob(ctx context.Context, a powersave.TellJob) powersave.Eve
 	told := powersave.JobTold{Job: a.Job, Serial: a.Serial}
 	slices.SortStableFunc(jobs, func(i, j powersave.SlurmJob) int { return cmp.Compare(i.HetOffset, j.HetOffset) })
 	for _, j := range jobs {
+		b.History.Add(history.Seen(time.Now(), j)) // its times will be other ones when it is back in the queue
 		text, attempt, times := powersave.BackComment(j, a.Reason, a.Taken)
 		if err == nil && !j.State.Ended() {
 			err = b.updateJob(ctx, powersave.JobUpdate{ID: j.ID, AdminComment: &text})

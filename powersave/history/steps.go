@@ -101,6 +101,9 @@ func derive(a Answer, entries []Entry) []Entry {
 		}
 	}
 	queued := func(e Entry) {
+		if e.Attempt > 1 {
+			e.Submitted = afterGivenBack(e.Submitted, entries)
+		}
 		once(Submitted, e.Submitted, Entry{Jobs: e.Jobs, Attempt: e.Attempt})
 		if !e.Eligible.Equal(e.Submitted) {
 			once(Eligible, e.Eligible, Entry{Jobs: e.Jobs})
@@ -133,7 +136,9 @@ func derive(a Answer, entries []Entry) []Entry {
 				continue
 			}
 			queued(e)
-			if state := strings.Split(e.State, "+"); slices.Contains(state, "RUNNING") && !slices.Contains(state, "CONFIGURING") {
+			if state := strings.Split(e.State, "+"); slices.Contains(state, "CONFIGURING") {
+				continue // as is plain from the rest
+			} else if slices.Contains(state, "RUNNING") {
 				if id := fmt.Sprint(Running, e.Attempt); !known[id] {
 					known[id] = true
 					e.What = Running
@@ -148,6 +153,17 @@ func derive(a Answer, entries []Entry) []Entry {
 	}
 	slices.SortStableFunc(out, func(a, b Entry) int { return a.Time.Compare(b.Time) })
 	return out
+}
+
+// afterGivenBack puts a time of a requeue, which Slurm tells in whole seconds, behind what in the same second has led to it.
+func afterGivenBack(at time.Time, entries []Entry) time.Time {
+	second := at.Add(time.Second)
+	for _, e := range entries {
+		if (e.What == JobGivenBack || e.What == NodesUpdated) && e.Time.After(at) && e.Time.Before(second) {
+			at = e.Time
+		}
+	}
+	return at
 }
 
 // told is the state of a started container of which Kubernetes tells when slurmd has registered already.

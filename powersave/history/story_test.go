@@ -179,7 +179,11 @@ func TestJobThatRunsAfterAll(t *testing.T) {
 		r.registers(91_000, "r2", node, 7)
 	}
 	r.at(91_001, powersave.Tick{}, powersave.AnswerGate{ID: 2, Ready: true})
-	r.entries = append(r.entries, Seen(ms(92_001), powersave.SlurmJob{ID: 7, State: powersave.JobRunning, Restarts: 2, Submitted: ms(24_000), Begin: ms(83_250)}))
+	seen := func(n, restarts, submitted, begin int, state powersave.JobState) {
+		r.entries = append(r.entries, Seen(ms(n), powersave.SlurmJob{ID: 7, State: state, Restarts: restarts, Submitted: ms(submitted), Begin: ms(begin)}))
+	}
+	seen(23_020, 1, -2000, -1000, powersave.JobRunning|powersave.JobConfiguring) // before it was told
+	seen(92_001, 2, 23_000, 83_250, powersave.JobRunning)                        // a whole second: in truth after 23.1
 	r.tell(Answer{Subject: Subject{Job: 7}, Time: ms(100_000)})
 }
 
