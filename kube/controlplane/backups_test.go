@@ -56,18 +56,18 @@ func TestBackupsStatus(t *testing.T) {
 		"new": {nil, "", "False NoPod: there is no pod of slurmctld yet",
 			"False Missing: there is no pod tide-controller-0; there is no pod tide-controller-1", "False Pending: slurmctld has not read the configuration yet"},
 		"well": {[]*corev1.Pod{named("tide-controller-0", inplace.Report{InForce: "a", ControlSince: first}, up), named("tide-controller-1", inplace.Report{InForce: "a"}, up)},
-			"tide-controller-0", "True Answers: slurmctld answers", "True StandBy: slurmctld stands by in tide-controller-1", "True InForce: slurmctld runs with the configuration"},
+			"tide-controller-0", "True Answers: slurmctld answers", "True StandBy: slurmctld stands by in tide-controller-1", "True InForce: slurmctld and the nodes that are up run with the configuration"},
 		"a backup has not read it": {[]*corev1.Pod{named("tide-controller-0", inplace.Report{InForce: "a", ControlSince: first}, up), named("tide-controller-1", inplace.Report{InForce: "b"}, up)},
 			"tide-controller-0", "True Answers: slurmctld answers", "True StandBy: slurmctld stands by in tide-controller-1",
 			"False Pending: slurmctld runs with the configuration; those that stand by have not all read it yet: tide-controller-1"},
 		"the first one's host is silent": {[]*corev1.Pod{silent(named("tide-controller-0", inplace.Report{InForce: "old", ControlSince: first}, up)), named("tide-controller-1", inplace.Report{InForce: "a", ControlSince: later}, up)},
-			"tide-controller-1", "True Answers: slurmctld answers", "False Missing: slurmctld in pod tide-controller-0 does not answer", "True InForce: slurmctld runs with the configuration"},
+			"tide-controller-1", "True Answers: slurmctld answers", "False Missing: slurmctld in pod tide-controller-0 does not answer", "True InForce: slurmctld and the nodes that are up run with the configuration"},
 		"the first is lost": {[]*corev1.Pod{named("tide-controller-0", inplace.Report{InForce: "old", ControlSince: first}, down), named("tide-controller-1", inplace.Report{InForce: "a", ControlSince: later}, up)},
-			"tide-controller-1", "True Answers: slurmctld answers", "False Missing: slurmctld in pod tide-controller-0 does not answer", "True InForce: slurmctld runs with the configuration"},
+			"tide-controller-1", "True Answers: slurmctld answers", "False Missing: slurmctld in pod tide-controller-0 does not answer", "True InForce: slurmctld and the nodes that are up run with the configuration"},
 		"the backup is lost": {[]*corev1.Pod{named("tide-controller-0", inplace.Report{InForce: "a", ControlSince: later}, up), named("tide-controller-1", inplace.Report{InForce: "old", ControlSince: first}, down)},
-			"tide-controller-0", "True Answers: slurmctld answers", "False Missing: slurmctld in pod tide-controller-1 does not answer", "True InForce: slurmctld runs with the configuration"},
+			"tide-controller-0", "True Answers: slurmctld answers", "False Missing: slurmctld in pod tide-controller-1 does not answer", "True InForce: slurmctld and the nodes that are up run with the configuration"},
 		"and its pod, too": {[]*corev1.Pod{named("tide-controller-1", inplace.Report{InForce: "a", ControlSince: later}, up)},
-			"tide-controller-1", "True Answers: slurmctld answers", "False Missing: there is no pod tide-controller-0", "True InForce: slurmctld runs with the configuration"},
+			"tide-controller-1", "True Answers: slurmctld answers", "False Missing: there is no pod tide-controller-0", "True InForce: slurmctld and the nodes that are up run with the configuration"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

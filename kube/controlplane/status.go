@@ -102,8 +102,13 @@ func configInForce(seen SeenController, r inplace.Report) metav1.Condition {
 		one.Reason, one.Message = "Rejected", "slurmctld refuses the configuration: "+r.Error+stays
 	case r.InForce == seen.Hash && seen.Hash != "" && len(behind(seen.Pods, seen.Hash)) > 0:
 		one.Reason, one.Message = "Pending", "slurmctld runs with the configuration; those that stand by have not all read it yet: "+strings.Join(behind(seen.Pods, seen.Hash), ", ")
+	case r.InForce == seen.Hash && seen.Hash != "" && r.Behind+r.NodesError != "":
+		one.Reason, one.Message = "Pending", "slurmctld runs with the configuration; "+nodesBehind(r)
+		if r.Late {
+			one.Reason = "NodesBehind"
+		}
 	case r.InForce == seen.Hash && seen.Hash != "":
-		one.Status, one.Reason, one.Message = metav1.ConditionTrue, "InForce", "slurmctld runs with the configuration"
+		one.Status, one.Reason, one.Message = metav1.ConditionTrue, "InForce", "slurmctld and the nodes that are up run with the configuration"
 	default:
 		one.Reason, one.Message = "Pending", "slurmctld has not read the configuration yet"
 		if r.Rejected == "" && r.Error != "" {
@@ -112,6 +117,21 @@ func configInForce(seen SeenController, r inplace.Report) metav1.Condition {
 		one.Message += stays
 	}
 	return one
+}
+
+// nodesBehind says of which nodes it is not known that they have read the configuration.
+func nodesBehind(r inplace.Report) string {
+	switch {
+	case r.NodesError != "":
+		return "whether its nodes do is not known: " + r.NodesError
+	case !r.Late:
+		return "slurmd has not read it yet on " + r.Behind
+	}
+	said := "slurmd has not read it on " + r.Behind
+	if r.Silent != "" {
+		said += "; no answer from " + r.Silent
+	}
+	return said + ": see its log, or power the node down (scontrol update nodename=NAME state=power_down_asap), since slurmd reads it when it starts"
 }
 
 // available looks at slurmctld's pod.

@@ -35,7 +35,16 @@ func TestControllerStatus(t *testing.T) {
 	}{
 		"new": {SeenController{Hash: "a"}, "True Valid: the Controller can be used", "False NoPod: there is no pod of slurmctld yet", "False Pending: slurmctld has not read the configuration yet"},
 		"well": {SeenController{Hash: "a", Pods: []*corev1.Pod{pod(t, inplace.Report{InForce: "a"}, ready)}},
-			"True Valid: the Controller can be used", "True Answers: slurmctld answers", "True InForce: slurmctld runs with the configuration"},
+			"True Valid: the Controller can be used", "True Answers: slurmctld answers", "True InForce: slurmctld and the nodes that are up run with the configuration"},
+		"nodes": {SeenController{Hash: "a", Pods: []*corev1.Pod{pod(t, inplace.Report{InForce: "a", Behind: "cpu-[0-1]", Silent: "cpu-1"}, ready)}},
+			"True Valid: the Controller can be used", "True Answers: slurmctld answers", "False Pending: slurmctld runs with the configuration; slurmd has not read it yet on cpu-[0-1]"},
+		"nodes are late": {SeenController{Hash: "a", Pods: []*corev1.Pod{pod(t, inplace.Report{InForce: "a", Behind: "cpu-[0-1]", Silent: "cpu-1", Late: true}, ready)}},
+			"True Valid: the Controller can be used", "True Answers: slurmctld answers", "False NodesBehind: slurmctld runs with the configuration; slurmd has not read it on cpu-[0-1]; no answer from cpu-1: " +
+				"see its log, or power the node down (scontrol update nodename=NAME state=power_down_asap), since slurmd reads it when it starts"},
+		"nodes unknown": {SeenController{Hash: "a", Pods: []*corev1.Pod{pod(t, inplace.Report{InForce: "a", NodesError: "scontrol show node: no", Late: true}, ready)}},
+			"True Valid: the Controller can be used", "True Answers: slurmctld answers", "False NodesBehind: slurmctld runs with the configuration; whether its nodes do is not known: scontrol show node: no"},
+		"nodes of another configuration": {SeenController{Hash: "b", Pods: []*corev1.Pod{pod(t, inplace.Report{InForce: "a", Behind: "cpu-0", Late: true}, ready)}},
+			"True Valid: the Controller can be used", "True Answers: slurmctld answers", "False Pending: slurmctld has not read the configuration yet; the configuration before it stays in force"},
 		"changing": {SeenController{Hash: "b", Pods: []*corev1.Pod{pod(t, inplace.Report{InForce: "a"}, ready)}},
 			"True Valid: the Controller can be used", "True Answers: slurmctld answers", "False Pending: slurmctld has not read the configuration yet; the configuration before it stays in force"},
 		"rejected": {SeenController{Hash: "b", Pods: []*corev1.Pod{pod(t, inplace.Report{InForce: "a", Rejected: "b", Error: "fatal: no"}, ready)}},

@@ -377,23 +377,6 @@ func (p *plane) testRefresh(t *testing.T, first string) {
 	require.NoError(t, p.tide.SlurmtideV1alpha1().Tokens(p.ns).Delete(p.ctx, "short", metav1.DeleteOptions{})) // at rest nothing is to be written
 }
 
-func (p *plane) testChange(t *testing.T) {
-	before := p.restarts()
-	id := p.sbatch("sleep 12", "-N1")
-	p.waitJob(id, "RUNNING")
-	began := time.Now()
-	// NoCtldInAddrAny counts from slurmctld's next start on, in testRefused.
-	p.setExtra("SuspendTime=7 # seconds\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nSchedulerParameters=bf_max_job_test=77\nCommunicationParameters=NoCtldInAddrAny\n")
-	p.waitInForce()
-	t.Logf("in force after %v", time.Since(began).Round(100*time.Millisecond))
-	assert.Equal(t, "7 sec", p.setting("SuspendTime"))
-	assert.Contains(t, p.setting("SchedulerParameters"), "bf_max_job_test=77")
-	assert.Contains(t, p.setting("SchedulerParameters"), "batch_sched_delay=0", "lists are merged")
-	assert.Equal(t, before, p.restarts())
-	p.waitJob(id, "COMPLETED")
-	assert.Equal(t, "0", p.jobField(id, "Restarts"))
-}
-
 // testFiles brings files and scripts that slurm.conf names in the same change, and some that it does not name.
 func (p *plane) testFiles(t *testing.T) {
 	// What is no UTF-8 is binary data for Kubernetes.

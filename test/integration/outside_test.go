@@ -7,13 +7,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
 )
@@ -39,41 +37,10 @@ func (c *cluster) outside() (inside func()) {
 	return func() { c.run = before }
 }
 
-// hostPID is a process of a container of the control plane's pod, as the host sees it: its eldest.
+// hostPID is hostPIDOf the control plane's pod.
 func (c *cluster) hostPID(container string) int {
 	c.t.Helper()
-	pod, err := c.kube.CoreV1().Pods(c.ns).Get(c.ctx, "slurmctld-0", metav1.GetOptions{})
-	require.NoError(c.t, err)
-	id := ""
-	for _, s := range pod.Status.ContainerStatuses {
-		if s.Name == container {
-			_, id, _ = strings.Cut(s.ContainerID, "://")
-		}
-	}
-	require.NotEmpty(c.t, id, container)
-	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
-	require.NoError(c.t, err)
-	eldest, start := 0, uint64(0)
-	for _, f := range files {
-		groups, err := os.ReadFile(f)
-		if err != nil || !bytes.Contains(groups, []byte(id)) {
-			continue
-		}
-		stat, err := os.ReadFile(filepath.Join(filepath.Dir(f), "stat"))
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // proc_pid_stat(5), from the third on
-		began, err := strconv.ParseUint(fields[19], 10, 64)
-		require.NoError(c.t, err)
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-		require.NoError(c.t, err)
-		if eldest == 0 || began < start {
-			eldest, start = pid, began
-		}
-	}
-	require.NotZero(c.t, eldest, "no process in container %s (%s)", container, id)
-	return eldest
+	return c.hostPIDOf("slurmctld-0", container)
 }
 
 // firewall changes the rules in the network namespace of the control plane's pod.

@@ -61,8 +61,8 @@ const (
 const (
 	// ConditionAvailable is True while the daemon answers.
 	ConditionAvailable = "Available"
-	// ConditionConfigInForce is True when slurmctld runs with the configuration that the objects ask for. The message of
-	// reason Rejected is slurmctld's own error.
+	// ConditionConfigInForce is True when slurmctld, and slurmd on the nodes that are up, run with the configuration that the objects ask
+	// for. The message of reason Rejected is slurmctld's own error, that of NodesBehind names nodes.
 	ConditionConfigInForce = "ConfigInForce"
 	// ConditionVolumeAsWanted is False while the claim for slurmctld's state has another size than spec.persistence asks for, and is not there otherwise.
 	ConditionVolumeAsWanted = "VolumeAsWanted"

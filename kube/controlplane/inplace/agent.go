@@ -39,6 +39,8 @@ type Slurm interface {
 	Reconfigure(ctx context.Context) error
 	// BootTime is the second in which the running one began to read its files last. It fails while it does not answer.
 	BootTime(ctx context.Context) (time.Time, error)
+	// Nodes are all that the running one knows.
+	Nodes(ctx context.Context) ([]Node, error)
 	// Started is when the one beside us began, though it may stand by. It fails if none runs.
 	Started(ctx context.Context) (time.Time, error)
 	// Reread has the one beside us, which stands by, read its files.
@@ -74,8 +76,10 @@ type Agent struct {
 	askAt     time.Time // when it may be asked again to read it
 	endedAt   time.Time // when it may be looked again whether it has ended
 	retry     time.Time
-	seen      string    // hash of what Kept had when a backup looked last
-	rereadAt  time.Time // when a slurmctld that stood by was told to read its files
+	spread    spread          // of what is in force
+	up        map[string]bool // see spread
+	seen      string          // hash of what Kept had when a backup looked last
+	rereadAt  time.Time       // when a slurmctld that stood by was told to read its files
 }
 
 // Init fills the directory that slurmctld reads, before its start: with what is wanted, or, if that is refused, with what was last in force.
@@ -143,7 +147,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		if a.report != before {
 			a.told = false
-			a.Log.Info("configuration", "in_force", a.report.InForce, "rejected", a.report.Rejected, "error", a.report.Error)
+			a.Log.Info("configuration", "in_force", a.report.InForce, "rejected", a.report.Rejected, "error", a.report.Error, "behind", a.report.Behind, "nodes_error", a.report.NodesError)
 		}
 		if !a.told && a.report != (Report{}) && !a.Now().Before(a.tellAt) {
 			if err := a.Tell(ctx, a.report); err != nil && ctx.Err() == nil {
@@ -191,13 +195,13 @@ func (a *Agent) look(ctx context.Context) error {
 	}
 	if want == a.installed {
 		a.report.Rejected, a.report.Error = "", ""
-		return nil
+		return a.lookAtNodes(ctx)
 	}
 	if want == a.failed.hash && a.report.Rejected != want {
 		a.reject(want, a.failed.why)
 	}
 	if a.hopeless(want) {
-		return nil
+		return a.lookAtNodes(ctx)
 	}
 	if _, err := a.Slurm.BootTime(ctx); err != nil { // it may have ended; see confirm
 		a.report.InForce, a.since = "", a.Now()

@@ -31,6 +31,10 @@ type slurm struct {
 	away   bool // it does not answer
 
 	rereads int // by one that stands by
+
+	nodes  []Node
+	lost   bool // nothing that it sends reaches them
+	listed int  // how often they were asked for
 }
 
 func (s *slurm) start() {
@@ -85,6 +89,9 @@ func (s *slurm) Reconfigure(ctx context.Context) error {
 		return errors.New("timed out")
 	}
 	s.start()
+	s.Lock()
+	defer s.Unlock()
+	s.send()
 	return nil
 }
 

@@ -28,7 +28,7 @@ func (a *Agent) confirm(ctx context.Context, wanted map[string]string) error {
 	}
 	switch {
 	case err == nil && !boot.Before(a.readFrom):
-		return a.confirmed()
+		return a.confirmed(ctx)
 	case err == nil:
 		a.since = a.Now()
 		return a.ask(ctx)
@@ -55,7 +55,7 @@ func (a *Agent) confirm(ctx context.Context, wanted map[string]string) error {
 }
 
 // confirmed notes that slurmctld runs with what is installed.
-func (a *Agent) confirmed() error {
+func (a *Agent) confirmed(ctx context.Context) error {
 	files, err := a.readEtc()
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (a *Agent) confirmed() error {
 	if a.report.InForce = a.installed; a.report.Rejected == "" {
 		a.report.Error = ""
 	}
-	return nil
+	return a.lookAtNodes(ctx)
 }
 
 // ask makes a slurmctld that runs read what is installed.
@@ -83,6 +83,7 @@ func (a *Agent) ask(ctx context.Context) error {
 	if next := a.readFrom.Truncate(time.Second).Add(time.Second); !sleep(ctx, next.Sub(a.Now())) {
 		return nil
 	}
+	a.remember(ctx)
 	if err := a.Slurm.Reconfigure(ctx); err != nil {
 		// It may be about to read them all the same, if it was only slow to say so: its boot time tells.
 		a.askAt = a.Now().Add(askAgain)
@@ -177,6 +178,9 @@ func (a *Agent) put(files map[string]string) error {
 	}
 	if err := errors.Join(writeFiles(a.Etc, keys, 0o400, files), writeFiles(a.Etc, files, 0o644, keys)); err != nil {
 		return fmt.Errorf("putting the configuration in place: %w", err)
+	}
+	if err := a.forgetSpread(Hash(files)); err != nil {
+		return err
 	}
 	a.installed, a.since, a.askAt, a.endedAt = Hash(files), a.Now(), time.Time{}, time.Time{}
 	return nil

@@ -34,6 +34,12 @@ type Report struct {
 	Error    string `json:"error,omitempty"`
 	// ControlSince is since when this slurmctld is in control, in seconds of RFC 3339; "" for one that stands by, and for one that has no backups.
 	ControlSince string `json:"controlSince,omitempty"`
+	// Behind are the nodes, as a hostlist, whose slurmd has not read what is in force, and Silent those of them that do not answer. NodesError is why that is not
+	// known. Late says that there was time enough.
+	Behind     string `json:"behind,omitempty"`
+	Silent     string `json:"silent,omitempty"`
+	NodesError string `json:"nodesError,omitempty"`
+	Late       bool   `json:"late,omitempty"`
 }
 
 // Hash names a set of files by what is in them.

@@ -31,6 +31,8 @@ const (
 	// maxReason is the most that is said of a refusal, in bytes: it ends in a condition.
 	maxReason = 2000
 	slurmUser = "slurm"
+	// slurmTime is how scontrol writes times.
+	slurmTime = "2006-01-02T15:04:05"
 )
 
 // Local is the Slurm beside us.
@@ -230,7 +232,7 @@ func (l Local) BootTime(ctx context.Context) (time.Time, error) {
 	}
 	for line := range strings.Lines(out) {
 		if key, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(key) == "BOOT_TIME" {
-			return time.ParseInLocation("2006-01-02T15:04:05", strings.TrimSpace(value), time.UTC)
+			return timeOf(strings.TrimSpace(value))
 		}
 	}
 	return time.Time{}, errors.New("scontrol show config tells no BOOT_TIME")

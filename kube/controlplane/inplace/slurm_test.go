@@ -79,6 +79,17 @@ func TestBootTime(t *testing.T) {
 	require.ErrorContains(t, err, "scontrol show config: exit status 1: slurm_load_ctl_conf error")
 }
 
+func TestNodesByScontrol(t *testing.T) {
+	l := local(t)
+	l.Scontrol = program(t, `test "$*" = "show node --oneliner" && echo "NodeName=a State=IDLE BootTime=None SlurmdStartTime=2026-11-21T19:18:27 "`)
+	nodes, err := l.Nodes(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []Node{{Name: "a", State: "IDLE", Start: time.Date(2026, 11, 21, 19, 18, 27, 0, time.UTC)}}, nodes)
+	l.Scontrol = program(t, "exit 1")
+	_, err = l.Nodes(t.Context())
+	require.ErrorContains(t, err, "scontrol show node --oneliner: exit status 1")
+}
+
 func TestToken(t *testing.T) {
 	now := time.Now()
 	parsed, err := jwt.Parse(token([]byte("key"), "slurm", now), func(*jwt.Token) (any, error) { return []byte("key"), nil })

@@ -77,6 +77,7 @@ func (a *Agent) standsBy(files map[string]string) (bool, error) {
 // volume that they share, only after it has come into force. So all read the same, and what one refuses none has.
 func (a *Agent) follow(ctx context.Context) error {
 	a.report.ControlSince, a.report.Rejected, a.report.Error = "", "", ""
+	a.leaveNodes()
 	kept, err := a.readKept()
 	if err != nil {
 		return err

@@ -1,0 +1,54 @@
+//go:build integration && controlplane
+
+package integration
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+// testChange changes slurm.conf under a job, whose node is slow to read it.
+func (p *plane) testChange(t *testing.T) {
+	before := p.restarts()
+	id := p.sbatch("sleep 25", "-N1")
+	p.waitJob(id, "RUNNING")
+	node := p.jobField(id, "BatchHost")
+	started := p.slurmdStart(node)
+	slurmd := p.hostPIDOf(node, v1alpha1.ContainerSlurmd)
+	require.NoError(t, syscall.Kill(slurmd, syscall.SIGSTOP))
+	t.Cleanup(func() { _ = syscall.Kill(slurmd, syscall.SIGCONT) }) // it runs already, unless the test failed
+	began := time.Now()
+	// NoCtldInAddrAny counts from slurmctld's next start on, in testRefused.
+	p.setExtra("SuspendTime=7 # seconds\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nSchedulerParameters=bf_max_job_test=77\nCommunicationParameters=NoCtldInAddrAny\n")
+	p.eventually("only the node to be waited for", func() (bool, string) {
+		one := meta.FindStatusCondition(p.controller().Status.Conditions, v1alpha1.ConditionConfigInForce)
+		return one.Reason == "Pending" && one.Message == "slurmctld runs with the configuration; slurmd has not read it yet on "+node, one.Message
+	})
+	t.Logf("slurmctld has it after %v", time.Since(began).Round(100*time.Millisecond))
+	require.NoError(t, syscall.Kill(slurmd, syscall.SIGCONT))
+	p.waitInForce()
+	t.Logf("in force after %v", time.Since(began).Round(100*time.Millisecond))
+	assert.Greater(t, p.slurmdStart(node), started, "slurmd has read it")
+	assert.Equal(t, "7 sec", p.setting("SuspendTime"))
+	assert.Contains(t, p.setting("SchedulerParameters"), "bf_max_job_test=77")
+	assert.Contains(t, p.setting("SchedulerParameters"), "batch_sched_delay=0", "lists are merged")
+	assert.Equal(t, before, p.restarts())
+	p.waitJob(id, "COMPLETED")
+	assert.Equal(t, "0", p.jobField(id, "Restarts"))
+}
+
+// slurmdStart is when a node's slurmd has started last, as slurmctld has been told.
+func (p *plane) slurmdStart(node string) string {
+	p.t.Helper()
+	_, after, ok := strings.Cut(p.slurm("scontrol", "--oneliner", "show", "node", node), " SlurmdStartTime=")
+	require.True(p.t, ok)
+	return strings.Fields(after)[0]
+}
