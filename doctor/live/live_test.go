@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/slurmtide/slurmtide/doctor"
+	"github.com/slurmtide/slurmtide/internal/manifest"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/slurmconf"
@@ -48,7 +48,7 @@ const nodeSets = `
 // sets are those of the text.
 func sets(t *testing.T) (all []*v1alpha1.NodeSet) {
 	t.Helper()
-	require.NoError(t, yaml.UnmarshalStrict([]byte(nodeSets), &all))
+	require.NoError(t, manifest.Unmarshal([]byte(nodeSets), &all))
 	return all
 }
 

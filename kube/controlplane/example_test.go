@@ -13,6 +13,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/doctor"
 	"github.com/slurmtide/slurmtide/doctor/live"
+	"github.com/slurmtide/slurmtide/internal/manifest"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/slurmconf"
@@ -24,7 +25,7 @@ func TestRightsExample(t *testing.T) {
 	for _, document := range documents(t, "../../docs/examples/controller.yaml") {
 		if strings.Contains(document, "\nkind: ClusterRole\n") {
 			var role rbacv1.ClusterRole
-			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &role))
+			require.NoError(t, manifest.Unmarshal([]byte(document), &role))
 			roles[role.Name] = role
 		}
 	}
@@ -47,9 +48,9 @@ func TestClusterExample(t *testing.T) {
 	for _, document := range documents(t, "../../docs/examples/cluster.yaml") {
 		switch {
 		case strings.Contains(document, "\nkind: Controller\n"):
-			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &c))
+			require.NoError(t, manifest.Unmarshal([]byte(document), &c))
 		case strings.Contains(document, "\nkind: NodeSet\n"):
-			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &set))
+			require.NoError(t, manifest.Unmarshal([]byte(document), &set))
 		}
 	}
 	c.Namespace = "slurm"
@@ -68,9 +69,9 @@ func TestAccountingExample(t *testing.T) {
 	for _, document := range documents(t, "../../docs/examples/accounting.yaml") {
 		switch {
 		case strings.Contains(document, "\nkind: Controller\n"):
-			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &c))
+			require.NoError(t, manifest.Unmarshal([]byte(document), &c))
 		case strings.Contains(document, "\nkind: Accounting\n"):
-			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &a))
+			require.NoError(t, manifest.Unmarshal([]byte(document), &a))
 		}
 	}
 	c.Namespace, a.Namespace = "slurm", "slurm"
@@ -90,7 +91,7 @@ func TestMariaDBExample(t *testing.T) {
 	all := documents(t, "../../docs/examples/mariadb.yaml")
 	require.Len(t, all, 2)
 	var a v1alpha1.Accounting
-	require.NoError(t, yaml.UnmarshalStrict([]byte(all[1]), &a))
+	require.NoError(t, manifest.Unmarshal([]byte(all[1]), &a))
 	var db struct {
 		Metadata struct{ Name string }
 		Spec     struct {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/yaml"
 
+	"github.com/slurmtide/slurmtide/internal/manifest"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/sshd"
 )
@@ -90,13 +90,13 @@ func TestLoginExample(t *testing.T) {
 		switch {
 		case strings.Contains(document, "\nkind: LoginSet\n"):
 			var s v1alpha1.LoginSet
-			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &s))
+			require.NoError(t, manifest.Unmarshal([]byte(document), &s))
 			_, err := LoginSetObjects(&s, controller(nil), nil, settings)
 			require.NoError(t, err)
 			found = true
 		case strings.Contains(document, "name: users\n"):
 			var m corev1.ConfigMap
-			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &m))
+			require.NoError(t, manifest.Unmarshal([]byte(document), &m))
 			users = m.Data
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/yaml"
 
+	"github.com/slurmtide/slurmtide/internal/manifest"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
 
@@ -20,7 +20,7 @@ func examplePod(t *testing.T, name string) *corev1.Pod {
 	text, err := os.ReadFile(filepath.Join("../../docs/examples", name))
 	require.NoError(t, err)
 	var ns v1alpha1.NodeSet
-	require.NoError(t, yaml.UnmarshalStrict(text, &ns))
+	require.NoError(t, manifest.Unmarshal(text, &ns))
 	set := Validate([]*v1alpha1.NodeSet{&ns})[0]
 	require.Empty(t, set.Problem)
 	pod, err := Build(&ns, set.Nodes.At(0), 1, "example", PodOptions{Cluster: "tide", ConfServer: "slurmctld:6817", Job: 7})

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
+	"github.com/slurmtide/slurmtide/internal/manifest"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -107,6 +107,6 @@ func readPod(t *testing.T, name string) *corev1.Pod {
 	raw, err := os.ReadFile(filepath.Join("testdata", "status", name))
 	require.NoError(t, err)
 	var pod corev1.Pod
-	require.NoError(t, yaml.UnmarshalStrict(raw, &pod))
+	require.NoError(t, manifest.Unmarshal(raw, &pod))
 	return &pod
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"sigs.k8s.io/yaml"
+
+	"github.com/slurmtide/slurmtide/internal/manifest"
 )
 
 // The Role that the documentation tells people to apply has what CheckAccess asks for, and no more.
@@ -20,9 +21,9 @@ func TestRBACExample(t *testing.T) {
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		switch {
 		case strings.Contains(document, "\nkind: Role\n"):
-			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &role))
+			require.NoError(t, manifest.Unmarshal([]byte(document), &role))
 		case strings.Contains(document, "\nkind: ClusterRole\n"):
-			require.NoError(t, yaml.UnmarshalStrict([]byte(document), &clusterRole))
+			require.NoError(t, manifest.Unmarshal([]byte(document), &clusterRole))
 		}
 	}
 	assert.Equal(t, Rules(append(append(Rights(), RoomRights()...), ClaimRights()...)), role.Rules)

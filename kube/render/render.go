@@ -18,6 +18,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"github.com/slurmtide/slurmtide/internal/manifest"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/controlplane"
 	"github.com/slurmtide/slurmtide/kube/pods"
@@ -85,7 +86,7 @@ func addTo[T any, P interface {
 	metav1.Object
 }](list *[]P, text []byte, namespace string) error {
 	o := P(new(T))
-	if err := yaml.UnmarshalStrict(text, o); err != nil {
+	if err := manifest.Unmarshal(text, o); err != nil {
 		return err
 	}
 	if o.GetNamespace() == "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/doctor"
 	"github.com/slurmtide/slurmtide/internal/golden"
+	"github.com/slurmtide/slurmtide/internal/manifest"
 	"github.com/slurmtide/slurmtide/kube/controlplane"
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
@@ -167,7 +168,7 @@ func TestScaledObject(t *testing.T) {
 	// What KEDA hands to the HorizontalPodAutoscaler is one's.
 	behavior, err := yaml.Marshal(o.Spec.Advanced.HorizontalPodAutoscalerConfig.Behavior)
 	require.NoError(t, err)
-	require.NoError(t, yaml.UnmarshalStrict(behavior, &autoscalingv2.HorizontalPodAutoscalerBehavior{}))
+	require.NoError(t, manifest.Unmarshal(behavior, &autoscalingv2.HorizontalPodAutoscalerBehavior{}))
 	set.Spec.NodeNames = "cpu-[0-4999]"
 	o, err = NewScaledObject(set, "", false)
 	require.NoError(t, err)
@@ -181,7 +182,8 @@ func TestProblems(t *testing.T) {
 	}
 	tests := map[string]struct{ text, cluster, want string }{
 		"no YAML":         {"a: [\n", "", "file, document 1: "},
-		"a wrong field":   {strings.Replace(set("a", "tide", "a-1"), "nodeNames", "nodes", 1), "", `unknown field "nodes"`},
+		"a wrong field":   {strings.Replace(set("a", "tide", "a-1"), "nodeNames", "nodes", 1), "", `unknown field "spec.nodes"`},
+		"a wrong case":    {strings.Replace(set("a", "tide", "a-1"), "nodeNames", "nodenames", 1), "", `unknown field "spec.nodenames"`},
 		"second document": {set("a", "tide", "a-1") + "---\na: [\n", "", "file, document 2: "},
 		"several":         {set("a", "tide", "a-1") + set("b", "ebb", "b-1"), "", "the files have objects of several clusters, ebb, tide: say which with --cluster"},
 		"another":         {set("a", "tide", "a-1"), "ebb", "the files have no object of cluster ebb: they have those of tide"},

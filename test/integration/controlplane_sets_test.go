@@ -15,8 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
+	"github.com/slurmtide/slurmtide/internal/manifest"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
 
@@ -113,7 +113,7 @@ func (p *plane) withScripts(set *v1alpha1.NodeSet) {
 	text, err := os.ReadFile("../../docs/examples/nodeset-scripts.yaml")
 	require.NoError(p.t, err)
 	var example v1alpha1.NodeSet
-	require.NoError(p.t, yaml.UnmarshalStrict(text, &example))
+	require.NoError(p.t, manifest.Unmarshal(text, &example))
 	from, to := &example.Spec.Template.Spec, &set.Spec.Template.Spec
 	to.Volumes = append(to.Volumes, from.Volumes...)
 	to.Containers[0].VolumeMounts = append(to.Containers[0].VolumeMounts, from.Containers[0].VolumeMounts...)
