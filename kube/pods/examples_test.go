@@ -49,3 +49,12 @@ func TestExampleScripts(t *testing.T) {
 	assert.Equal(t, []corev1.VolumeMount{{Name: "scripts", MountPath: "/etc/slurm-site", ReadOnly: true}}, pod.Spec.Containers[0].VolumeMounts)
 	assert.Equal(t, int32(0o555), *pod.Spec.Volumes[0].ConfigMap.DefaultMode)
 }
+
+// The pod of a host has its name and its address, and runs nowhere else.
+func TestExampleHost(t *testing.T) {
+	pod := examplePod(t, "nodeset-host.yaml")
+	assert.Equal(t, "worker-7", pod.Name)
+	assert.Equal(t, map[string]string{corev1.LabelHostname: pod.Name}, pod.Spec.NodeSelector)
+	assert.True(t, pod.Spec.HostNetwork)
+	assert.Equal(t, []string{"slurmd", "-D", "-b", "-N", pod.Name}, pod.Spec.Containers[0].Args[:5])
+}
