@@ -86,7 +86,7 @@ func TestReadConfigFromDisk(t *testing.T) {
 }
 
 func TestParseVersion(t *testing.T) {
-	for text, want := range map[string]Version{"24.11": {24, 11}, "24.11.7": {24, 11}, "slurm 26.05.3-1": {26, 5}, " 25.05 ": {25, 5}} {
+	for text, want := range map[string]Version{"24.11": {24, 11}, "24.11.7": {24, 11}, "slurm 26.05.3-1": {26, 5}, "slurm-wlm 24.11.5\n": {24, 11}, " 25.05 ": {25, 5}} {
 		got, err := ParseVersion(text)
 		require.NoError(t, err)
 		assert.Equal(t, want, got)

@@ -10,9 +10,13 @@ import (
 // Version is a version of Slurm: 24.11.
 type Version struct{ Major, Minor int }
 
-// ParseVersion reads "24.11", "24.11.7" or "slurm 26.05.3".
+// ParseVersion reads "24.11", "24.11.7", "slurm 26.05.3" or, as Debian's Slurm calls itself, "slurm-wlm 26.05.5".
 func ParseVersion(text string) (Version, error) {
-	major, rest, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(text), "slurm "), ".")
+	number := strings.TrimSpace(text)
+	for _, name := range []string{"slurm ", "slurm-wlm "} {
+		number = strings.TrimPrefix(number, name)
+	}
+	major, rest, _ := strings.Cut(number, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	a, err1 := strconv.Atoi(major)
 	b, err2 := strconv.Atoi(minor)

@@ -32,6 +32,7 @@ func TestProbe(t *testing.T) {
 		"in control":         {version: "slurm 26.05.3", status: map[string]int{"/readyz": 204, "/livez": 204}, asked: "/readyz /livez /livez"},
 		"a backup":           {version: "slurm 25.11.0", status: map[string]int{"/readyz": 500, "/livez": 204}, asked: "/readyz /livez /livez", ready: "slurmctld answers /readyz with status 500"},
 		"old":                {version: "slurm 25.05.4", ping: "", asked: "ping ping ping"},
+		"old, of Debian":     {version: "slurm-wlm 24.11.5\n", ping: "", asked: "ping ping ping"},
 		"old and silent":     {version: "slurm 24.11.7", ping: silent, asked: "ping ping ping", ready: silent, standby: silent, live: silent},
 		"old and busy":       {version: "slurm 24.11.7", ping: silent, busy: true, asked: "ping ping ping", ready: silent, standby: silent},
 		"HTTP is off":        {version: "slurm 26.05.3", noHTTP: true, asked: "/readyz ping /livez ping /livez ping"},
