@@ -344,6 +344,10 @@ func (e *Engine) pursueRelease(n *node) {
 		e.reads.want(e.pollFor(n))
 		return
 	}
+	if len(late) > 0 && !n.booting(e.now) { // it may be up by now, and theirs
+		e.lookAgain(n)
+		return
+	}
 	if len(late) > 0 {
 		r.jobs = append(slices.Clone(r.jobs), late...)
 		if a := n.boot.attempt; a != nil && !r.culprit { // nothing is known of its own

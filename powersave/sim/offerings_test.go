@@ -77,8 +77,8 @@ func (w *world) mayGiveUp(a powersave.BootFailed) {
 			return
 		}
 	}
-	for _, r := range w.rooms { // so it is when an autoscaler found none, or the offering is denied to the job
-		if !r.troubleAt.IsZero() && w.now.Sub(r.troubleAt) < time.Minute && slices.ContainsFunc(r.sets, func(s powersave.RoomSet) bool { return s.Offering == offerings[other] }) {
+	for _, r := range w.rooms { // so it is when an autoscaler found none, or the offering is denied to the job; or its places are asked for
+		if (!r.troubleAt.IsZero() && w.now.Sub(r.troubleAt) < time.Minute || w.limits[other] > 0) && slices.ContainsFunc(r.sets, func(s powersave.RoomSet) bool { return s.Offering == offerings[other] }) {
 			return
 		}
 	}
