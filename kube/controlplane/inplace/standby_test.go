@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -245,11 +246,13 @@ func TestReread(t *testing.T) {
 	defer cancel()
 	// Between the two stands a shell, so that the daemon is nobody's trial.
 	cmd := exec.CommandContext(ctx, sh, "-c", `"$0" "$1" "$2" & echo $! > "$2.pid"; wait`, daemon, script, said)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	trial := exec.CommandContext(ctx, daemon, "-c", "while :; do sleep 0.1; done")
 	require.NoError(t, trial.Start())
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		cancel()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the daemon, too
 		_, _ = cmd.Process.Wait()
 		_, _ = trial.Process.Wait()
 	})
