@@ -244,8 +244,8 @@ func TestReread(t *testing.T) {
 	require.NoError(t, os.WriteFile(script, []byte(`trap "echo read >> $1" HUP; echo up >> $1; while :; do sleep 0.1; done`), 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	// Between the two stands a shell, so that the daemon is nobody's trial.
-	cmd := exec.CommandContext(ctx, sh, "-c", `"$0" "$1" "$2" & echo $! > "$2.pid"; wait`, daemon, script, said)
+	// Between the two stands a shell, so that the daemon is nobody's trial. Whoever runs the tests may ignore SIGHUP, as nohup does.
+	cmd := exec.CommandContext(ctx, sh, "-c", `env --default-signal=HUP "$0" "$1" "$2" & echo $! > "$2.pid"; wait`, daemon, script, said)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	trial := exec.CommandContext(ctx, daemon, "-c", "while :; do sleep 0.1; done")
 	require.NoError(t, trial.Start())
