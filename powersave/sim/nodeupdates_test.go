@@ -11,6 +11,9 @@ import (
 // updateTakes is how long an update may take until it is done.
 const updateTakes = 6 * time.Second
 
+// actOn is how old the engine's sight of Slurm may be where it acts on it, and what the calls of a read take.
+const actOn = 6 * time.Second
+
 // update is what the bridge does: before it puts nodes back it looks at them.
 func (w *world) update(u powersave.NodeUpdate, life int) {
 	if !u.LooksFirst() || w.slurmFails() {
@@ -42,6 +45,10 @@ func (w *world) mayAskBack(u powersave.NodeUpdate) {
 		n := w.node(name)
 		if u.LooksFirst() && w.now.Sub(latest(n.reasonAt, n.changed)) > stale && !u.MayReach(powersave.SlurmNode{Name: name, State: n.state(), Reason: n.reason}) {
 			w.breaks("would put back what people keep", "%s: %s", u, w.show(n))
+		}
+		// What a node says that is let go with its job the bridge has to have read just now.
+		if u.State == powersave.StatePowerDown && u.Reason != "" && n.foreign() && n.flags.Any(powersave.NodeDrain) && w.now.Sub(latest(n.reasonAt, n.changed)) > actOn && w.now.After(w.rough) {
+			w.breaks("lets go by an old sight", "%s: %s", u, w.show(n))
 		}
 	}
 }
