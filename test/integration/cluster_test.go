@@ -246,10 +246,15 @@ func (c *cluster) ungate(nodes string) {
 	})
 }
 
-// slurm runs a client program as SlurmUser and returns what it printed.
+// slurm runs a client program as SlurmUser and returns what it printed. scontrol is run again when slurmctld has not answered in time:
+// Debian's looks a name five times up, with pauses, before it believes that there is none, and stands still meanwhile. It does so for
+// nodes whose jobs it ends while no slurmd serves them.
 func (c *cluster) slurm(command ...string) string {
 	c.t.Helper()
 	out, stderr, err := c.run(nil, stack.ContainerSlurmctld, command...)
+	for tries := 1; err != nil && tries < 4 && command[0] == "scontrol" && strings.Contains(stderr+out, "Socket timed out on send/recv"); tries++ {
+		out, stderr, err = c.run(nil, stack.ContainerSlurmctld, command...)
+	}
 	require.NoError(c.t, err, "%v: %s%s", command, stderr, out) // scontrol says on either what is wrong
 	return strings.TrimSpace(out)
 }
