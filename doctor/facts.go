@@ -34,13 +34,15 @@ type Facts struct {
 	Access     *AccessFacts
 }
 
-// HostFacts are what the file system of slurmctld's host shows.
+// HostFacts are what slurmctld's host shows: its file system and what it knows of names.
 type HostFacts struct {
 	SlurmUser uint32 // its number
 	// Files are the programs, keys and directories that were looked for, by path.
 	Files map[string]FileFacts
 	Spool string // the spool directory, one of Files
 	Keys  []string
+	// Nameless are nodes whose names were looked up, and have no address.
+	Nameless []string
 }
 
 // FileFacts are what stat tells of a file. The zero value: there is none.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
@@ -38,6 +39,14 @@ func hostRules() []Rule {
 			Remedy: "chmod 0600 KEY",
 			Source: "src/plugins/auth/slurm/internal.c, src/plugins/auth/jwt/auth_jwt.c _check_key_permissions",
 			check:  keyFiles,
+		},
+		{
+			Name: "node-name", Severity: Hint, Wants: Host,
+			Why: "slurmctld looks up the nodes of a job that ends while they boot. Debian's packages try a name that has no address five times, with pauses, " +
+				"and slurmctld answers nobody for 10 to 20 s",
+			Remedy: "give the names of nodes an address on slurmctld's host where no slurmd answers, in /etc/hosts for instance (docs/slurm-conf.md#network)",
+			Source: "debian/patches of slurm-wlm; src/common/read_config.c slurm_conf_get_addr, src/slurmctld/node_mgr.c set_node_comm_name",
+			check:  nodeNames,
 		},
 	}
 }
@@ -130,6 +139,31 @@ func keyFiles(f *Facts) []Finding {
 		}
 	}
 	return out
+}
+
+// nodeNames: only one node of a line is looked up, since the others are like it.
+func nodeNames(f *Facts) []Finding {
+	if f.Host == nil {
+		return nil
+	}
+	var out []Finding
+	for _, n := range f.cloud() {
+		if i := slices.IndexFunc(f.Host.Nameless, n.Names.Contains); i >= 0 {
+			out = append(out, found(n.Setting.Position, "give "+n.Names.String()+" an address on this host where no slurmd answers, its own for instance", nil, "%s has no address", f.Host.Nameless[i]))
+		}
+	}
+	return out
+}
+
+// OffNodes are names of nodes that may be off, one of each line.
+func (f *Facts) OffNodes() []string {
+	var names []string
+	for _, n := range f.cloud() {
+		if n.Names.Len() > 0 {
+			names = append(names, n.Names.At(0))
+		}
+	}
+	return names
 }
 
 // Programs are the files that slurmctld runs, as slurm.conf names them.

@@ -108,6 +108,11 @@ func host(files map[string]FileFacts) *HostFacts {
 func program(file FileFacts) *HostFacts {
 	return host(map[string]FileFacts{"/opt/slurmtide/resume": file})
 }
+func nameless(node string) *HostFacts {
+	h := host(nil)
+	h.Nameless = []string{node}
+	return h
+}
 func spoolIs(file FileFacts) *HostFacts { return host(map[string]FileFacts{"/spool": file}) }
 func keyIs(file FileFacts) *HostFacts   { return host(map[string]FileFacts{"/key": file}) }
 
@@ -142,5 +147,10 @@ var hostSamples = map[string]samplesOf{
 			"others read it": {host: keyIs(FileFacts{Exists: true, Mode: 0o644}), byHand: true, want: []string{"/key: error: the key has mode 0644: others may use it; chmod 0600 /key"}},
 		},
 		good: map[string]sample{"its owner's": {host: host(nil)}, "a group's": {host: keyIs(FileFacts{Exists: true, Mode: 0o640})}},
+	},
+	"node-name": {
+		bad: map[string]sample{"of a node that is off": {host: nameless("cpu-0"), byHand: true,
+			want: []string{"slurm.conf:25:1: hint: cpu-0 has no address; give cpu-[0-9] an address on this host where no slurmd answers, its own for instance"}}},
+		good: map[string]sample{"all have one": {host: host(nil)}, "of a node of metal": {host: nameless("metal-0")}, "not looked at": {}},
 	},
 }

@@ -68,8 +68,25 @@ func Files(slurmConf string, v slurmconf.Version, look Host) (doctor.Facts, erro
 	}
 	if name, _ := os.Hostname(); look == HostYes || isController(f.Cluster, name) || anyProgram(f, h) {
 		f.Host = h
+		h.Nameless = nameless(f.OffNodes())
 	}
 	return f, nil
+}
+
+// nameless asks getent, which finds names as slurmctld does, with all that is configured on the host. Without it, or without an answer in
+// time, nothing can be said.
+func nameless(nodes []string) []string {
+	const notFound = 2 // getent(1)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var out []string
+	for _, node := range nodes {
+		err := exec.CommandContext(ctx, "getent", "ahosts", node).Run()
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == notFound {
+			out = append(out, node)
+		}
+	}
+	return out
 }
 
 // isController tells whether a host is one of slurmctld's.

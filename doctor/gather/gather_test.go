@@ -59,6 +59,24 @@ func TestFiles(t *testing.T) {
 	assert.Contains(t, f.Host.Keys, dir+"/slurm.jwks", "slurmctld takes it rather than slurm.key")
 }
 
+// The host's own way to find names decides.
+func TestNameless(t *testing.T) {
+	dir := write(t, map[string]string{
+		"getent":     "#!/bin/sh\n[ $1 = ahosts ] || exit 1\ncase $2 in on) ;; off) exit 2 ;; *) exit 1 ;; esac\n",
+		"slurm.conf": "ClusterName=a\nSlurmctldHost=b\nNodeName=on State=CLOUD\nNodeName=off,other State=CLOUD\nNodeName=trouble State=CLOUD\nNodeName=metal\n",
+	})
+	require.NoError(t, os.Chmod(filepath.Join(dir, "getent"), 0o755))
+	t.Setenv("PATH", dir)
+	f, err := Files(filepath.Join(dir, "slurm.conf"), Newest, HostYes)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"off"}, f.Host.Nameless)
+
+	require.NoError(t, os.Remove(filepath.Join(dir, "getent")))
+	f, err = Files(filepath.Join(dir, "slurm.conf"), Newest, HostYes)
+	require.NoError(t, err)
+	assert.Empty(t, f.Host.Nameless, "without getent nothing can be said")
+}
+
 // A slurm.conf of another host is looked at alone.
 func TestOtherHost(t *testing.T) {
 	dir := write(t, map[string]string{"slurm.conf": conf + "/no/such/resume\n"})

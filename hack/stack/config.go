@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+
+	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 //go:embed slurm.conf.tmpl
@@ -19,13 +21,14 @@ const (
 	slurmctldPod = "slurmctld-0"
 	// slurmctldPort is slurm.conf's SlurmctldPort.
 	slurmctldPort = 6817
+	hostAliases   = "hostaliases"
 )
 
 // programs are what slurm.conf names.
 var programs = []string{"resume", "suspend", "resume-fail", "start-gate"}
 
-// Render gives the stack's configuration files by name: slurm.conf, cgroup.conf, gres.conf, topology.conf and slurmtide.conf, the latter
-// three when there is something in them.
+// Render gives the stack's configuration files by name: slurm.conf, cgroup.conf, hostaliases, and, when there is something in them,
+// gres.conf, topology.conf and slurmtide.conf.
 func Render(o Options) (map[string]string, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -46,7 +49,11 @@ func Render(o Options) (map[string]string, error) {
 	if o.Accounting {
 		conf = override(conf, accountingLines)
 	}
-	files := map[string]string{"slurm.conf": override(conf, o.ExtraConf), "cgroup.conf": cgroupConf}
+	aliases, err := aliases(o)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{"slurm.conf": override(conf, o.ExtraConf), "cgroup.conf": cgroupConf, hostAliases: aliases}
 	if len(o.GresLines) > 0 {
 		files["gres.conf"] = strings.Join(o.GresLines, "\n") + "\n"
 	}
@@ -64,6 +71,28 @@ func Render(o Options) (map[string]string, error) {
 // It has five dots, so resolvers with Kubernetes' ndots:5 try it as it is first.
 func controllerAddress(o Options) string {
 	return fmt.Sprintf("%s.%s.%s.svc.%s", slurmctldPod, serviceSlurmctld, o.Namespace, o.ClusterDomain)
+}
+
+// aliases is slurmctld's HOSTALIASES (see hostname(7)): nodes that are off have its own address, where no slurmd answers. Debian's
+// slurmctld looks a name that has none up five times, with pauses, and answers nobody meanwhile.
+func aliases(o Options) (string, error) {
+	var b strings.Builder
+	for _, line := range o.NodeLines {
+		for _, field := range strings.Fields(line) {
+			key, names, _ := strings.Cut(field, "=")
+			if !strings.EqualFold(key, "NodeName") || strings.EqualFold(names, "DEFAULT") {
+				continue
+			}
+			nodes, err := slurmconf.ParseHostlist(names)
+			if err != nil {
+				return "", fmt.Errorf("node line %q: %w", line, err)
+			}
+			for name := range nodes.All() {
+				fmt.Fprintln(&b, name, controllerAddress(o))
+			}
+		}
+	}
+	return b.String(), nil
 }
 
 // override replaces the lines of conf whose keys stand in extra and appends the others. Slurm itself takes the last of two lines

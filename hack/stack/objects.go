@@ -252,6 +252,7 @@ func installPrograms(o Options) corev1.Container {
 func slurmctld(o Options) corev1.Container {
 	c := container(ContainerSlurmctld, o.SlurmImage, "slurmctld", "-D")
 	c.Ports = []corev1.ContainerPort{{Name: "slurmctld", ContainerPort: slurmctldPort}}
+	c.Env = []corev1.EnvVar{{Name: "HOSTALIASES", Value: "/etc/slurm/" + hostAliases}}
 	programs := corev1.VolumeMount{Name: "state", SubPath: "programs", MountPath: programDir, ReadOnly: true}
 	if o.Scripts != nil {
 		programs = corev1.VolumeMount{Name: "programs", MountPath: programDir, ReadOnly: true}

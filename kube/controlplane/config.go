@@ -70,18 +70,28 @@ var scriptFields = []struct {
 	{"spec.epilogSlurmctldScriptRefs", "EpilogSlurmctld", etcDir + "/", func(s *v1alpha1.ControllerSpec) []v1alpha1.ObjectRef { return s.EpilogSlurmctldScriptRefs }},
 }
 
-// ownFile says that only Slurmtide makes the file.
+// ownFiles are files that only Slurmtide makes, each with what to do in place of giving one.
+var ownFiles = map[string]string{
+	"slurm.conf":    "write lines for it into spec.extraConf",
+	"slurmdbd.conf": "write lines for it into spec.extraConf of the Accounting",
+	hostAliases:     "it gives the names of nodes that are off an address; other names belong into DNS, or into a file of another name",
+	SlurmKey:        "name a key of your own in spec.slurmKeyRef",
+	JWTKey:          "name a key of your own in spec.jwtKeyRef",
+}
+
 func ownFile(name string) bool {
-	return slices.Contains([]string{"slurm.conf", "slurmdbd.conf", SlurmKey, JWTKey}, name)
+	_, own := ownFiles[name]
+	return own
 }
 
 // Config makes slurmctld's configuration files, by name. An error says what is wrong in the objects; what slurmctld alone can
 // know is left to it.
 func Config(c Cluster) (map[string]string, error) {
-	files := map[string]string{"cgroup.conf": cgroupConf}
+	c.NodeSets = byName(c.NodeSets)
+	files := map[string]string{"cgroup.conf": cgroupConf, hostAliases: aliases(c)}
 	for name, text := range c.Files {
 		if ownFile(name) {
-			return nil, fmt.Errorf("spec.configFileRefs: one of the ConfigMaps has %s, which is made by Slurmtide: write lines for slurm.conf into spec.extraConf", name)
+			return nil, fmt.Errorf("spec.configFileRefs: one of the ConfigMaps has %s, which is made by Slurmtide: %s", name, ownFiles[name])
 		}
 		if strings.HasPrefix(name, ".") {
 			return nil, fmt.Errorf("spec.configFileRefs: one of the ConfigMaps has %s: give it a name that does not begin with a dot, such files are left out", name)
@@ -144,13 +154,42 @@ func ClientConfig(c *v1alpha1.Controller, s Settings) (map[string]string, error)
 	return map[string]string{"slurm.conf": f.String()}, err
 }
 
+// hostAliases is what HOSTALIASES of slurmctld names, see hostname(7).
+const hostAliases = "hostaliases"
+
+// mostAliases is the number of nodes whose aliases a ConfigMap, 1 MiB, has room for beside everything else. With more nodes there are none.
+const mostAliases = 10_000
+
+// aliases gives nodes that are off the address of slurmctld's own pods, where no slurmd answers. slurmctld looks the nodes of a job up that ends while
+// they boot; Debian's tries a name without an address five times, with pauses, and answers nobody meanwhile.
+func aliases(c Cluster) string {
+	var b strings.Builder
+	most := mostAliases
+	for _, set := range c.NodeSets {
+		names, err := slurmconf.ParseHostlist(set.Spec.NodeNames)
+		if err != nil || set.Spec.Mode == v1alpha1.ModeDynamic {
+			continue // the first is said by addNodeSets; the others have no record while they are off
+		}
+		if most -= names.Len(); most < 0 {
+			return ""
+		}
+		for name := range names.All() {
+			fmt.Fprintln(&b, name, workload(c.Controller.Name))
+		}
+	}
+	return b.String()
+}
+
+// byName sorts: the order in which they are listed is no change.
+func byName(sets []*v1alpha1.NodeSet) []*v1alpha1.NodeSet {
+	return slices.SortedFunc(slices.Values(sets), func(a, b *v1alpha1.NodeSet) int { return strings.Compare(a.Name, b.Name) })
+}
+
 // addNodeSets writes the nodes of mode Cloud, and what partitions can be made of.
 func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet) error {
 	if len(sets) == 0 {
 		return nil
 	}
-	sets = slices.Clone(sets)
-	slices.SortFunc(sets, func(a, b *v1alpha1.NodeSet) int { return strings.Compare(a.Name, b.Name) })
 	var partitions []string
 	dynamic, most := false, 0
 	gres := map[string]bool{}

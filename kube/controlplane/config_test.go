@@ -106,6 +106,26 @@ func TestConfigOrder(t *testing.T) {
 	assert.Equal(t, one, two)
 }
 
+// Names of nodes that are off are those of slurmctld's pods.
+func TestConfigAliases(t *testing.T) {
+	sets := []*v1alpha1.NodeSet{
+		nodeSet("b", "b-[08-09]", nil), nodeSet("a", "a,c", nil),
+		nodeSet("d", "d-[0-3]", func(s *v1alpha1.NodeSet) { s.Spec.Mode = v1alpha1.ModeDynamic }),
+	}
+	files, err := Config(Cluster{Controller: controller(nil), NodeSets: sets, Settings: settings})
+	require.NoError(t, err)
+	assert.Equal(t, "a tide-controller\nc tide-controller\nb-08 tide-controller\nb-09 tide-controller\n", files["hostaliases"])
+
+	files, err = Config(Cluster{Controller: controller(nil), NodeSets: append(sets, nodeSet("e", "e[1-9996]", nil)), Settings: settings})
+	require.NoError(t, err)
+	assert.Less(t, len(files["hostaliases"]), 400_000)
+	assert.Contains(t, files["hostaliases"], "e9996 tide-controller\n")
+
+	files, err = Config(Cluster{Controller: controller(nil), NodeSets: append(sets, nodeSet("e", "e[1-9997]", nil)), Settings: settings})
+	require.NoError(t, err)
+	assert.Empty(t, files["hostaliases"], "no room")
+}
+
 func TestConfigOwnFiles(t *testing.T) {
 	files, err := Config(Cluster{Controller: controller(nil), Settings: settings, Files: map[string]string{"cgroup.conf": "CgroupPlugin=cgroup/v2\n", "gres.conf": "AutoDetect=nvml\n"}})
 	require.NoError(t, err)
@@ -131,7 +151,9 @@ func TestConfigProblems(t *testing.T) {
 		"deeper":       {extra: "Include a.conf\n", files: map[string]string{"a.conf": "Include b.conf\n"}, want: "a.conf:1:9: Include b.conf: no ConfigMap of spec.configFileRefs has it"},
 		"itself":       {extra: "Include a.conf\n", files: map[string]string{"a.conf": "Include b.conf\n", "b.conf": "Include a.conf\n"}, want: "b.conf:1:9: Include a.conf: it includes itself (a.conf > b.conf > a.conf); remove the Include"},
 		"its form":     {extra: "Include a.conf\n", files: map[string]string{"a.conf": "nonsense\n"}, want: `spec.configFileRefs: a.conf:1:1: "nonsense" is no key=value`},
-		"our file":     {files: map[string]string{"slurm.conf": ""}, want: "spec.configFileRefs: one of the ConfigMaps has slurm.conf, which is made by Slurmtide: write lines for slurm.conf into spec.extraConf"},
+		"our file":     {files: map[string]string{"slurm.conf": ""}, want: "spec.configFileRefs: one of the ConfigMaps has slurm.conf, which is made by Slurmtide: write lines for it into spec.extraConf"},
+		"our aliases":  {files: map[string]string{"hostaliases": ""}, want: "spec.configFileRefs: one of the ConfigMaps has hostaliases, which is made by Slurmtide: it gives the names of nodes that are off an address"},
+		"our key":      {files: map[string]string{"slurm.key": ""}, want: "has slurm.key, which is made by Slurmtide: name a key of your own in spec.slurmKeyRef"},
 		"no script":    {scripts: map[string]string{"a": "echo"}, want: "spec.epilogScriptRefs: a does not begin with #!: name its interpreter, for example #!/bin/sh"},
 		"hidden file":  {files: map[string]string{".a": ""}, want: "spec.configFileRefs: one of the ConfigMaps has .a: give it a name that does not begin with a dot"},
 		"a key":        {scripts: map[string]string{"slurm.key": "#!/bin/sh"}, want: "spec.epilogScriptRefs: a script cannot be called slurm.key: give it another name"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -171,6 +172,9 @@ func reconfigure(c *v1alpha1.Controller, command string) corev1.Container {
 func slurmctld(c *v1alpha1.Controller) corev1.Container {
 	s := container(ContainerSlurmctld, containerOf(c.Spec.Slurmctld), "slurmctld", "-D")
 	s.Ports = []corev1.ContainerPort{{Name: "slurmctld", ContainerPort: slurmctldPort, Protocol: corev1.ProtocolTCP}}
+	if !slices.ContainsFunc(s.Env, func(e corev1.EnvVar) bool { return e.Name == "HOSTALIASES" }) {
+		s.Env = append(s.Env, corev1.EnvVar{Name: "HOSTALIASES", Value: etcDir + "/" + hostAliases})
+	}
 	s.VolumeMounts = []corev1.VolumeMount{
 		{Name: "etc-slurm", MountPath: etcDir, ReadOnly: true},
 		{Name: stateVolume, SubPath: "slurmctld", MountPath: stateDir},
