@@ -41,6 +41,7 @@ build_slurmtide() {
 	archive -o "$out" -tag "slurmtide/slurmtide:$tag" -arch "$(go env GOARCH)" -user 65532:65532 -entrypoint /usr/local/bin/slurmtide \
 		-add "$bin/slurmtide=/usr/local/bin/slurmtide" -add "$bridge=/usr/local/bin/slurmtide-bridge" \
 		-add "$bin/slurmtide-scaler=/usr/local/bin/slurmtide-scaler" -add "$bin/slurmtide-controller=/usr/local/bin/slurmtide-controller" \
+		-add "$bin/slurmtide-exporter=/usr/local/bin/slurmtide-exporter" \
 		-add "$bin/reconfigure=/usr/local/bin/reconfigure" -add "$bin/resume=/usr/local/bin/resume" \
 		-add "$bin/suspend=/usr/local/bin/suspend" -add "$bin/resume-fail=/usr/local/bin/resume-fail" \
 		-add "$bin/start-gate=/usr/local/bin/start-gate"
@@ -76,7 +77,7 @@ install_tools() {
 build_debian() {
 	image=$1 tag=$2 suite=$3 packages=$here/$4 finish=$here/$5 arch=$(arch)
 	cache=${SLURMTIDE_CACHE:-$HOME/.cache/slurmtide}/images
-	key=$({ echo "$suite $arch"; cat "$here/build.sh" "$finish" "$packages" "$here/archive/archive.go"; } | sha256sum | cut -c1-16)
+	key=$({ echo "$suite $arch"; cat "$here/build.sh" "$finish" "$packages" "$here/archive/archive.go" "$here/slurmstepd/main.go"; } | sha256sum | cut -c1-16)
 	out=$cache/$image-$tag-$key.tar
 	mkdir -p "$cache"
 
@@ -103,6 +104,10 @@ build_debian() {
 		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
 		--customize-hook="chroot \"\$1\" sh -s < '$finish'"
+	if [ "$image" = slurm ]; then
+		(cd "$root" && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/slurmstepd" ./hack/images/slurmstepd)
+		set -- --customize-hook="cp '$work/slurmstepd' \"\$1\"/tmp/" "$@" # for finish.sh
+	fi
 	if [ "$(id -u)" = 0 ]; then set -- --mode=root "$@"; fi
 	# Every step of mmdebstrap is one "I:" line: show those, keep the rest for the case of failure.
 	# The lock is closed for children (9>&-), or a daemon started by a package script could hold it.

@@ -20,25 +20,10 @@ install -d -o slurm -g slurm -m 0700 /var/spool/slurmtide
 install -d -o slurmrest -g slurmrest -m 0755 /run/slurmrestd
 install -d -o root -g root -m 0755 /var/spool/slurmd
 
-# Figures of jobs (jobacct_gather/linux). Without CAP_SYS_PTRACE, which no Pod Security Standard but "privileged" allows, the kernel lets slurmstepd open
-# /proc/<pid>/io of a user's process, thanks to CAP_DAC_OVERRIDE, but not read it; and then slurmstepd drops all figures of that process, MaxRSS too
-# (common_jag.c, _handle_stats). If it cannot even open the file it only goes without I/O. So it does without CAP_DAC_OVERRIDE, where it can; slurmd keeps it.
+# The image's own slurmstepd (slurmstepd/main.go) takes the place of this one and runs it.
 install -d -o root -g root -m 0755 /usr/libexec/slurm
 mv /usr/sbin/slurmstepd /usr/libexec/slurm/slurmstepd
-cat >/usr/sbin/slurmstepd <<-'EOT'
-	#!/bin/sh
-	real=/usr/libexec/slurm/slurmstepd
-	while read -r name value; do
-		case $name$value in
-		CapEff:*[89a-f]????) exec "$real" "$@" ;; # CAP_SYS_PTRACE: it can read all
-		esac
-	done </proc/self/status
-	if setpriv --bounding-set=-dac_override --inh-caps=-dac_override true 2>/dev/null; then
-		exec setpriv --bounding-set=-dac_override --inh-caps=-dac_override "$real" "$@"
-	fi
-	exec "$real" "$@"
-EOT
-chmod 0755 /usr/sbin/slurmstepd
+mv /tmp/slurmstepd /usr/sbin/slurmstepd
 
 # Login pods. The package has made host keys, which everybody with the image would know; LoginSets bring their own.
 rm -f /etc/ssh/ssh_host_*
