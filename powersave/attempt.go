@@ -1,7 +1,6 @@
 package powersave
 
 import (
-	"slices"
 	"time"
 )
 
@@ -12,7 +11,8 @@ func (e *Engine) attempt(n *node) bool {
 	if b.attempt != nil {
 		return true
 	}
-	for _, job := range slices.Clone(n.jobs) {
+	var few [8]uint32
+	for _, job := range append(few[:0], n.jobs...) {
 		if why := e.tooMany(n, job); why != "" {
 			if e.blind { // which nodes take up a place is known only from before
 				return false

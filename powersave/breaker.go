@@ -311,7 +311,7 @@ func (c *Choice) add(offering string, refused Choice) {
 	if c.Why != "" {
 		c.Why += "; "
 	}
-	c.Why += fmt.Sprintf("offering %s: %s", offering, refused.Why)
+	c.Why += "offering " + offering + ": " + refused.Why
 	c.Soon, c.Full = c.Soon || refused.Soon, c.Full && refused.Full
 	// The class is that of the offering that can be tried first.
 	sooner := !refused.Until.IsZero() && (c.Until.IsZero() || refused.Until.Before(c.Until))

@@ -34,11 +34,14 @@ func (e *Engine) closeSets() {
 		return
 	}
 	e.closedBy, e.closedUntil = e.breakers.changes, e.breakers.until(e.now)
-	now := map[string]closing{}
+	now, closed := map[string]closing{}, e.breakers.AllClosed()
 	for name, set := range e.sets {
 		if set.Problem != "" { // readNodeSets tells when it has changed
 			now[name] = closing{reason: closedPrefix + Verdict{Trouble: TroubleConfig, Reason: set.Problem}.String()}
 			continue
+		}
+		if closed {
+			continue // a NodeSet that is full is not closed for that
 		}
 		choice := e.breakers.Look(e.now, set, set.full())
 		if choice.OK || choice.Soon || choice.Full && !e.breakers.rests(set) {
@@ -55,7 +58,7 @@ func (e *Engine) closeSets() {
 	}
 	var nodes []*node // few, if any
 	spared := e.sparedOff(now)
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		if state, _ := e.closeUpdate(n, now, spared); state != StateNone {
 			nodes = append(nodes, n)
 		}
@@ -66,7 +69,6 @@ func (e *Engine) closeSets() {
 		return
 	}
 	e.closed, e.closedRead, e.closedAgain = now, e.reads.complete, false
-	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.name, b.name) })
 	var updates []NodeUpdate
 	for _, n := range nodes {
 		state, reason := e.closeUpdate(n, now, spared)
@@ -82,7 +84,7 @@ func (e *Engine) closeSets() {
 // leave a place, before others.
 func (e *Engine) sparedOff(now map[string]closing) map[*node]bool {
 	off := map[string][]*node{}
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		if now[n.set].places == 0 || n.read == 0 || n.boot != nil || n.pod != nil || n.shut(e.now) {
 			continue
 		}
@@ -95,14 +97,14 @@ func (e *Engine) sparedOff(now map[string]closing) map[*node]bool {
 	}
 	spared := map[*node]bool{}
 	for set, nodes := range off {
-		slices.SortFunc(nodes, func(a, b *node) int {
+		slices.SortStableFunc(nodes, func(a, b *node) int {
 			switch {
 			case a.off != nil && b.off == nil: // its name is freed next, and then it is in Slurm's choice
 				return -1
 			case a.off == nil && b.off != nil:
 				return 1
 			}
-			return cmp.Or(cmp.Compare(a.slurm.State&NodeDrain, b.slurm.State&NodeDrain), cmp.Compare(a.name, b.name))
+			return cmp.Compare(a.slurm.State&NodeDrain, b.slurm.State&NodeDrain)
 		})
 		for _, n := range nodes[:min(len(nodes), now[set].places)] {
 			spared[n] = true

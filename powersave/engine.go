@@ -3,7 +3,6 @@ package powersave
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"time"
@@ -62,6 +61,8 @@ type Engine struct {
 	cfg Config
 
 	nodes     map[string]*node
+	byName    []*node // the same, in order unless sorted is false: see all
+	sorted    bool
 	active    []*node // with an order in hand, oldest first; settled ones are dropped lazily
 	sets      map[string]NodeSet
 	requests  map[string]*request
@@ -247,61 +248,30 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	return e.out
 }
 
-// NextWake is when Step wants to be called with Tick if no event comes before. Zero: never.
-func (e *Engine) NextWake() time.Time {
-	next := e.reads.next()
-	sooner := func(t time.Time) {
-		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
-			next = t
-		}
+func (e *Engine) do(a Action) {
+	if e.out == nil {
+		e.out = make([]Action, 0, 4)
 	}
-	if len(e.wakes) > 0 {
-		sooner(e.wakes[0].at)
-	}
-	if len(e.freeable) > 0 {
-		sooner(e.freeAt)
-	}
-	sooner(e.roomsDue())
-	sooner(e.floorsDue())
-	sooner(e.updatesDue())
-	for _, b := range e.backs {
-		sooner(b.next())
-	}
-	sooner(e.found.next())
-	for _, n := range e.dismissed {
-		if !n.dismissal.sent && n.dismissal.retryAt.After(e.now) { // else a read is awaited
-			sooner(n.dismissal.retryAt)
-		}
-	}
-	for _, t := range e.taints {
-		if !t.asking {
-			sooner(t.retryAt)
-		}
-	}
-	for _, c := range e.closed {
-		if c.until.After(e.now) { // else a read is awaited
-			sooner(c.until)
-		}
-	}
-	for _, g := range e.gates {
-		sooner(g.deadline)
-		sooner(e.blindAt(g))
-	}
-	for _, g := range e.heldGates {
-		sooner(g.until())
-	}
-	return next
+	e.out = append(e.out, a)
 }
-
-func (e *Engine) do(a Action) { e.out = append(e.out, a) }
 
 func (e *Engine) node(name string) *node {
 	n := e.nodes[name]
 	if n == nil {
 		n = &node{name: name, set: e.setOf(name)}
 		e.nodes[name] = n
+		e.byName, e.sorted = append(e.byName, n), false
 	}
 	return n
+}
+
+// all are the nodes, by name.
+func (e *Engine) all() []*node {
+	if !e.sorted {
+		slices.SortFunc(e.byName, func(a, b *node) int { return cmp.Compare(a.name, b.name) })
+		e.sorted = true
+	}
+	return e.byName
 }
 
 // setOf names the NodeSet that owns a node: a usable one before one with a problem.
@@ -419,15 +389,16 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 			e.do(Report{Level: Warn, NodeSet: s.Name, Text: s.Problem})
 		}
 	}
-	owner := map[string]string{}
+	for _, n := range e.byName {
+		n.owner = ""
+	}
 	for _, usable := range []bool{false, true} { // the usable ones last: they win
 		for _, s := range sets {
 			if (s.Problem == "") != usable {
 				continue
 			}
 			for name := range s.Nodes.All() {
-				owner[name] = s.Name
-				e.node(name)
+				e.node(name).owner = s.Name
 			}
 		}
 	}
@@ -436,9 +407,8 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 		e.rememberAgain()
 		e.setDeadlines()
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
-		n := e.nodes[name]
-		set := owner[name]
+	for _, n := range e.all() {
+		set := n.owner
 		if was := before[set]; !e.sets[set].sameSpec(was.SpecGeneration, was.SpecHash) {
 			n.closed, e.closedAgain = closing{}, true
 		}

@@ -262,7 +262,7 @@ func (e *Engine) setFloors() {
 // dropFloors forgets them: another bridge leads, or did.
 func (e *Engine) dropFloors() {
 	e.floors.of, e.floors.known, e.floors.wishes = nil, nil, nil
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		n.warm = warm{ask: n.warm.ask} // its answer is yet to come
 	}
 	if e.leading && e.setsRead {
@@ -318,13 +318,12 @@ func (e *Engine) keepFloors() {
 	}
 	f.read = e.reads.whole
 	nodes := map[string][]*node{}
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		if f.of[n.set] != nil {
 			nodes[n.set] = append(nodes[n.set], n)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.of)) {
-		slices.SortFunc(nodes[name], func(a, b *node) int { return cmp.Compare(a.name, b.name) })
 		e.keepFloor(f.of[name], e.sets[name], nodes[name])
 	}
 	e.reads.wantComplete(e.reads.complete.Add(e.renewEvery()))

@@ -17,7 +17,7 @@ func (e *Engine) floorUpdated(u NodeUpdate, err string) bool {
 	var of *floor
 	ours := map[string]int{} // by NodeSet
 	if u.State == StatePowerUp && err == "" {
-		for _, n := range e.nodes {
+		for _, n := range e.all() {
 			if n.warm.ours {
 				ours[n.set]++
 			}
@@ -94,7 +94,7 @@ func (e *Engine) floorCounts(counts map[string]*NodeSetCounts) {
 		}
 	}
 	booting := map[string]bool{} // by NodeSet
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		c := counts[n.set]
 		if c == nil || c.Floor == nil {
 			continue

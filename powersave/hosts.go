@@ -2,8 +2,6 @@ package powersave
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 )
@@ -55,8 +53,8 @@ func (e *Engine) readHosts(hosts []Host) {
 		return
 	}
 	e.hostsRead = true
-	for _, name := range slices.Sorted(maps.Keys(e.nodes)) { // some may have waited to be put back
-		if n := e.nodes[name]; n.drainedHere() {
+	for _, n := range e.all() { // some may have waited to be put back
+		if n.drainedHere() {
 			e.decide(n)
 		}
 	}
@@ -65,7 +63,7 @@ func (e *Engine) readHosts(hosts []Host) {
 // hostsInUse names the hosts of all pods.
 func (e *Engine) hostsInUse() map[string]bool {
 	hosts := map[string]bool{}
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		if n.pod != nil && n.pod.Host != "" {
 			hosts[n.pod.Host] = true
 		}
@@ -85,15 +83,10 @@ func (e *Engine) seeHost(h Host) {
 
 // hostChanged looks at the nodes on a host.
 func (e *Engine) hostChanged(name string) {
-	var on []*node
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		if n.pod != nil && n.pod.Host == name {
-			on = append(on, n)
+			e.decide(n)
 		}
-	}
-	slices.SortFunc(on, func(a, b *node) int { return strings.Compare(a.name, b.name) })
-	for _, n := range on {
-		e.decide(n)
 	}
 }
 

@@ -35,7 +35,7 @@ func (e *Engine) lead(ev Leading) {
 		}
 		e.recallBoots(true)
 	}
-	for _, n := range e.nodes { // what was seen before may have been another's doing
+	for _, n := range e.all() { // what was seen before may have been another's doing
 		n.strayAt, n.strayOK = time.Time{}, false
 		n.care.lostAt, n.care.downAt, n.care.why = time.Time{}, time.Time{}, ""
 	}

@@ -45,7 +45,7 @@ func (e *Engine) use(set string) Use {
 		return use
 	}
 	use = Use{}
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		if n.set == set {
 			use.Add(e.offeringOf(n), e.leavesPlace(n))
 		}

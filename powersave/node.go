@@ -11,6 +11,8 @@ type node struct {
 	name string
 	set  string   // NodeSet that owns it; "" if none does
 	jobs []uint32 // gangs that wait for it
+	// owner is what set is to be, while NodeSets are read.
+	owner string
 	// upFor are the jobs that it was powered up for last.
 	upFor           []uint32
 	upAsked, upSeen time.Time // when that was asked for last, and seen to be over

@@ -2,8 +2,6 @@ package powersave
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 )
 
@@ -17,7 +15,7 @@ func (KubernetesUnread) event() {}
 // both of them while they can.
 func (e *Engine) kubernetesUnread(err string) {
 	e.blind = err != ""
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		if n.boot != nil { // what could end its trouble cannot while Kubernetes is away
 			n.boot.troubleAt = e.now
 			if n.pod == nil {
@@ -39,9 +37,8 @@ func (e *Engine) readPods(pods []Pod) {
 		have[p.Node] = true
 		e.setPod(e.node(p.Node), p)
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.nodes)) {
-		n := e.nodes[name]
-		if !have[name] && n.pod != nil {
+	for _, n := range e.all() {
+		if !have[n.name] && n.pod != nil {
 			n.dropPod() // not for good: a list can be older than the pod
 		}
 		e.decide(n)
@@ -76,7 +73,10 @@ func (n *node) setPod(p Pod) {
 	if n.goneUID == p.UID {
 		return // an answer that was overtaken by the pod's end
 	}
-	n.pod = &p
+	if n.pod == nil {
+		n.pod = new(Pod)
+	}
+	*n.pod = p
 }
 
 func (n *node) losePod(uid string) {

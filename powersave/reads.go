@@ -1,10 +1,6 @@
 package powersave
 
-import (
-	"slices"
-	"strings"
-	"time"
-)
+import "time"
 
 // reads plans when Slurm is read, one read at a time, so that its cost stays bounded: after a
 // read that took d the next one waits restFactor times d. That pause is cut to restShort, but
@@ -141,8 +137,8 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 	}
 	var gone []*node // whose orders and pods must come to an end all the same
 	if ev.Complete {
-		for name, n := range e.nodes {
-			if seen[name] {
+		for _, n := range e.all() {
+			if seen[n.name] {
 				continue
 			}
 			n.vanish(&e.reads, whole, e.cfg.Sightings)
@@ -150,7 +146,6 @@ func (e *Engine) readSlurm(ev SlurmRead) {
 				gone = append(gone, n)
 			}
 		}
-		slices.SortFunc(gone, func(a, b *node) int { return strings.Compare(a.name, b.name) })
 	}
 	if whole && !e.recalled {
 		e.recalled = true

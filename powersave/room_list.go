@@ -213,6 +213,9 @@ func (e *Engine) roomsDue() (due time.Time) {
 
 // planRooms drops the requests of jobs that wait no longer, and reads the others.
 func (e *Engine) planRooms() {
+	if r := &e.rooms; !r.used && r.readAt.IsZero() && len(r.jobs)+len(r.drops)+len(r.strays) == 0 {
+		return // hardly anybody asks for room
+	}
 	var over []uint32
 	for job, r := range e.rooms.jobs {
 		if len(e.roomGangs(job)) == 0 && !e.expected(r) {

@@ -22,6 +22,9 @@ const (
 	PhaseFreeing    Phase = "freeing"    // the pod is gone, Slurm is being told
 )
 
+// BootPhases are those of a boot that is under way, furthest behind first: the pod of an earlier boot may have to go.
+var BootPhases = []Phase{PhaseRemoving, PhaseAccepted, PhaseCreating, PhasePending, PhaseStarting, PhaseRunning}
+
 // Timeline holds when the Engine saw each phase of a boot begin. Requested is the start of
 // ResumeProgram, the others are the bridge's clock; zero means not yet, or not seen.
 type Timeline struct {
@@ -132,7 +135,7 @@ func (e *Engine) Status(now time.Time) Status {
 		NodeSets: append([]NodeSetCounts{}, e.Counts()...), Boots: []Boot{}, Offs: []Boot{}, Requests: len(e.requests), Gates: len(e.gates) + len(e.heldGates),
 		Notes: append([]Note{}, e.notes...), History: slices.Clone(e.history), FinishedOffs: slices.Clone(e.offHistory),
 	}
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		if n.pod != nil {
 			st.Pods++
 		}
@@ -163,7 +166,7 @@ func (e *Engine) Counts() []NodeSetCounts {
 		}
 		counts[name] = &list[i]
 	}
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		c := counts[n.set]
 		if c == nil {
 			continue
@@ -199,6 +202,35 @@ func (e *Engine) Counts() []NodeSetCounts {
 	e.floorCounts(counts)
 	e.updateCounts(counts)
 	return list
+}
+
+// InHand says how many there are of something under way, and since when the oldest waits; zero: there is none.
+type InHand struct {
+	Number int
+	Oldest time.Time
+}
+
+func (h *InHand) add(since time.Time) {
+	if h.Number == 0 || since.Before(h.Oldest) {
+		h.Oldest = since
+	}
+	h.Number++
+}
+
+// InHand tells of requests since their program started, boots since ResumeProgram, and power-downs since the Engine knows of them.
+func (e *Engine) InHand() (requests, boots, powerDowns InHand) {
+	for _, r := range e.requests {
+		requests.add(r.Started)
+	}
+	for _, n := range e.active {
+		switch {
+		case n.off != nil:
+			powerDowns.add(n.off.accepted)
+		case n.boot != nil:
+			boots.add(n.boot.times.Requested)
+		}
+	}
+	return requests, boots, powerDowns
 }
 
 // Reads says how well the two APIs can be read.

@@ -99,7 +99,7 @@ func (e *Engine) setRolling() {
 func (e *Engine) setUpdates() {
 	u := &e.updates
 	maps.DeleteFunc(u.refused, func(name, _ string) bool { return e.sets[name].Window == nil })
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		n.care.replace = n.care.replace && u.rolling[n.set]
 	}
 	if len(u.rolling) > 0 && e.leading {
@@ -110,7 +110,7 @@ func (e *Engine) setUpdates() {
 // dropUpdates forgets them: another bridge leads, or did.
 func (e *Engine) dropUpdates() {
 	e.updates.of, e.updates.draining, e.updates.refused = nil, nil, nil
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		n.care.replace = false
 	}
 }
@@ -165,13 +165,12 @@ func (e *Engine) keepUpdates() {
 	}
 	u.read, u.of, u.draining = e.reads.whole, map[string]updateState{}, nil
 	nodes := map[string][]*node{}
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		if u.rolling[n.set] {
 			nodes[n.set] = append(nodes[n.set], n)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(u.rolling)) {
-		slices.SortFunc(nodes[name], func(a, b *node) int { return cmp.Compare(a.name, b.name) })
 		e.update(e.sets[name], nodes[name])
 	}
 	e.sendTending()
@@ -290,7 +289,7 @@ func (e *Engine) updateCounts(counts map[string]*NodeSetCounts) {
 			c.Update = &UpdateCounts{Revision: set.Revision, Current: set.Revision}
 		}
 	}
-	for _, n := range e.nodes {
+	for _, n := range e.all() {
 		if !n.alive() || n.pod.Phase == PodTerminating || counts[n.set] == nil || counts[n.set].Update == nil {
 			continue
 		}

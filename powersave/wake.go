@@ -5,6 +5,52 @@ import (
 	"time"
 )
 
+// NextWake is when Step wants to be called with Tick if no event comes before. Zero: never.
+func (e *Engine) NextWake() time.Time {
+	next := e.reads.next()
+	sooner := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if len(e.wakes) > 0 {
+		sooner(e.wakes[0].at)
+	}
+	if len(e.freeable) > 0 {
+		sooner(e.freeAt)
+	}
+	sooner(e.roomsDue())
+	sooner(e.floorsDue())
+	sooner(e.updatesDue())
+	for _, b := range e.backs {
+		sooner(b.next())
+	}
+	sooner(e.found.next())
+	for _, n := range e.dismissed {
+		if !n.dismissal.sent && n.dismissal.retryAt.After(e.now) { // else a read is awaited
+			sooner(n.dismissal.retryAt)
+		}
+	}
+	for _, t := range e.taints {
+		if !t.asking {
+			sooner(t.retryAt)
+		}
+	}
+	for _, c := range e.closed {
+		if c.until.After(e.now) { // else a read is awaited
+			sooner(c.until)
+		}
+	}
+	for _, g := range e.gates {
+		sooner(g.deadline)
+		sooner(e.blindAt(g))
+	}
+	for _, g := range e.heldGates {
+		sooner(g.until())
+	}
+	return next
+}
+
 // wake decides afresh on every node whose time has come.
 func (e *Engine) wake() {
 	for len(e.wakes) > 0 && !e.wakes[0].at.After(e.now) {

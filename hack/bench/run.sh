@@ -24,6 +24,8 @@ echo "measuring the simulator"
 go test ./powersave/sim -run '^$' -bench Schedules -benchtime 1x | tee out/bench-sim.txt
 echo "measuring the demand model"
 go test ./scaler -run '^$' -bench Demand -benchtime 10x | tee out/bench-demand.txt
+echo "measuring the exporter"
+go test ./exporter/collect -run '^$' -bench Scrape -benchtime 10x | tee out/bench-exporter.txt
 echo "measuring the scaler"
 go run ./hack/bench/scaler >out/bench-scaler.json
 "${cluster[@]}" up
@@ -36,4 +38,4 @@ export KUBECONFIG
 go run ./hack/bench/cluster -slurm "$version" -runs "${RUNS:-20}" -runs-without-gate "${SLOW_RUNS:-6}" -nodes "${NODES:-50}" \
 	-idle-nodes "${IDLE_NODES:-100}" -idle-for "${IDLE_FOR:-2m}" -queued-jobs "${QUEUED_JOBS:-20000}" >out/bench-cluster.json
 go run ./hack/bench/report -resume out/bench-resume.json -cluster out/bench-cluster.json -engine out/bench-engine.txt -scaler out/bench-scaler.json \
-	-demand out/bench-demand.txt -sim out/bench-sim.txt -out out/bench.json -table out/bench.md
+	-demand out/bench-demand.txt -sim out/bench-sim.txt -exporter out/bench-exporter.txt -out out/bench.json -table out/bench.md

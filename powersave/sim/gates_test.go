@@ -108,7 +108,7 @@ func (w *world) mayTell(a powersave.TellJob) {
 		return
 	}
 	for _, p := range j.parts {
-		if slices.ContainsFunc(p.nodes, func(n *node) bool { return n.since.After(j.heardAt.Add(-stale)) || !w.until[powerUp][n.index].IsZero() }) {
+		if slices.ContainsFunc(p.nodes, func(n *node) bool { return n.since.After(j.heardAt.Add(-stale)) || !w.endOf(powerUp, n.index).IsZero() }) {
 			return
 		}
 	}

@@ -195,9 +195,9 @@ func (w *world) patrolMarks() {
 		n := v.n
 		v.over = v.over || w.pods[n.index] != v.p || !v.p.alive() || !n.serves() || n.uid != v.p.UID || !n.flags.Any(powersave.NodeDrain) || n.reason != badReason
 		switch {
-		case v.done || !v.drain || n.set() == 1 && !w.until[changeSets][0].IsZero():
+		case v.done || !v.drain || n.set() == 1 && !w.endOf(changeSets, 0).IsZero():
 		case !v.asked.IsZero() && v.life == w.life:
-			if w.smooth(v.asked, time.Minute) && w.now.Sub(w.until[taintFails][0]) > time.Minute {
+			if w.smooth(v.asked, time.Minute) && w.now.Sub(w.endOf(taintFails, 0)) > time.Minute {
 				w.breaks("bad host stays unmarked", "%s, asked for at %.3f", v.p.Host, v.asked.Sub(start).Seconds())
 			}
 		case v.over:
@@ -281,7 +281,7 @@ func (w *world) mayPutBack(n *node, u powersave.NodeUpdate) {
 
 // patrolDown looks whether a node DOWN is minded.
 func (w *world) patrolDown(n *node, p *pod) {
-	known := n.ours() && w.hostsListed && (n.set() == 0 || w.until[changeSets][0].IsZero())
+	known := n.ours() && w.hostsListed && (n.set() == 0 || w.endOf(changeSets, 0).IsZero())
 	if !known || p != nil || !n.timedOut() || len(n.jobs) > 0 || n.cleaning != nil && n.cleaning.gate != 0 {
 		n.leftAt = w.now
 	} else if w.smooth(n.leftAt, 90*time.Second) {

@@ -94,7 +94,7 @@ func (w *world) tellHost(i int) {
 	switch {
 	case !w.hostsListed || m.told == m.trouble:
 	case w.any(watchGap):
-		w.at(w.until[watchGap][0], func() { w.tellHost(i) })
+		w.at(w.endOf(watchGap, 0), func() { w.tellHost(i) })
 	default:
 		m.told = m.trouble
 		w.deliverHosts(powersave.HostSeen{Host: powersave.Host{Name: hostNames[i], Trouble: m.trouble}})
@@ -113,7 +113,7 @@ func (w *world) listHosts(life int) {
 	case life != w.life:
 		return
 	case w.any(watchGap):
-		w.at(w.until[watchGap][0], func() { w.listHosts(life) })
+		w.at(w.endOf(watchGap, 0), func() { w.listHosts(life) })
 		return
 	}
 	w.hostsListed, w.hostsAt = true, w.now

@@ -119,7 +119,7 @@ func (w *world) bound(j, o *slurmJob) bool {
 func (w *world) startedLast(j *slurmJob) time.Time {
 	last := j.first
 	for _, n := range j.nodes {
-		last = latest(last, w.until[powerUp][n.index])
+		last = latest(last, w.endOf(powerUp, n.index))
 	}
 	return last
 }

@@ -187,15 +187,15 @@ func (w *world) start(p *pod) {
 	}
 	switch {
 	case w.on(silenceHost, p.at):
-		w.at(w.until[silenceHost][p.at], func() { w.start(p) })
+		w.at(w.endOf(silenceHost, p.at), func() { w.start(p) })
 		return
 	case w.on(noImage, i):
 		w.trouble(p, powersave.TroubleImage, "ErrImagePull")
-		w.at(w.until[noImage][i], func() { w.start(p) })
+		w.at(w.endOf(noImage, i), func() { w.start(p) })
 		return
 	case w.on(badConfig, i):
 		w.trouble(p, powersave.TroubleConfig, "CreateContainerConfigError")
-		w.at(w.until[badConfig][i], func() { w.start(p) })
+		w.at(w.endOf(badConfig, i), func() { w.start(p) })
 		return
 	}
 	w.advance(p, powersave.PodRunning)
@@ -206,7 +206,7 @@ func (w *world) start(p *pod) {
 	}
 	w.after(w.delay(time.Second, slowSlurmd, i, 15*time.Second), func() { w.answerRegistration(p) })
 	if w.on(mute, i) {
-		w.at(w.until[mute][i], func() { w.answerRegistration(p) })
+		w.at(w.endOf(mute, i), func() { w.answerRegistration(p) })
 	}
 }
 
@@ -307,7 +307,7 @@ func (w *world) vanish(p *pod) {
 	case w.pods[p.index] != p:
 		return
 	case w.unconfirmed(p):
-		w.at(w.until[silenceHost][p.at], func() { w.vanish(p) })
+		w.at(w.endOf(silenceHost, p.at), func() { w.vanish(p) })
 		return
 	}
 	w.pods[p.index] = nil
@@ -319,7 +319,7 @@ func (w *world) vanish(p *pod) {
 
 func (w *world) showGone(p powersave.Pod, index int) {
 	if w.listed {
-		delete(w.shown, index)
+		w.shown[index] = powersave.Pod{}
 		w.deliver(powersave.PodGone{Node: p.Node, UID: p.UID})
 	}
 }
@@ -351,15 +351,15 @@ func (w *world) listPods(life int) {
 		return
 	}
 	if w.any(watchGap) {
-		w.at(w.until[watchGap][0], func() { w.listPods(life) })
+		w.at(w.endOf(watchGap, 0), func() { w.listPods(life) })
 		return
 	}
 	w.listed, w.watchFrom = true, w.now
 	if w.watchAt.Before(w.now) {
 		w.watchAt = w.now
 	}
-	if w.shown == nil {
-		w.shown = map[int]powersave.Pod{}
+	if !w.listedOnce {
+		w.listedOnce = true
 		var ev powersave.PodsRead
 		for i, p := range w.pods {
 			if p != nil {
@@ -408,7 +408,8 @@ func (w *world) listAgain() {
 	}
 	w.unseen = nil
 	for i, p := range w.pods {
-		old, known := w.shown[i]
+		old := w.shown[i]
+		known := old.UID != ""
 		if known && (p == nil || p.UID != old.UID) {
 			w.showGone(old, i)
 		}

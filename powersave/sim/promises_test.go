@@ -89,7 +89,7 @@ func (w *world) mayAskForce(u powersave.NodeUpdate) {
 			n.goneAsked = w.now
 		}
 		for _, j := range n.jobs {
-			gated := j.state == configuring && j.gate != 0 && j.gateLife == w.life && w.until[changeSets][0].Before(j.gateAt) && (j.restarts == 0 || j.gateBefore == w.life)
+			gated := j.state == configuring && j.gate != 0 && j.gateLife == w.life && w.endOf(changeSets, 0).Before(j.gateAt) && (j.restarts == 0 || j.gateBefore == w.life)
 			if gated && n.flags.Any(powersave.NodePoweringUp) && j.toldRun != j.restarts+1 && j.tellErrs == 0 {
 				w.breaks("takes off a job that it has heard of", "job %d on %s", j.id, name)
 			}
@@ -131,9 +131,9 @@ func (w *world) mayTakeOff(j *slurmJob, n *node) {
 		if !remembered && m.since.Before(w.lifeAt) {
 			continue
 		}
-		if m != n && m.ours() && m.users == 1 && !j.unheard && w.now.After(w.rough) && w.until[powerUp][m.index].IsZero() &&
+		if m != n && m.ours() && m.users == 1 && !j.unheard && w.now.After(w.rough) && w.endOf(powerUp, m.index).IsZero() &&
 			!w.recently(m, stale, drain, prologError, badHardware) && (!m.taken() || !m.flags.Any(powersave.NodeDrain)) && // it was people's
-			(m.set() == 0 || w.until[changeSets][0].IsZero()) && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(asked)) {
+			(m.set() == 0 || w.endOf(changeSets, 0).IsZero()) && (m.flags.Any(powersave.NodePoweringUp) || m.since.After(asked)) {
 			m.half, m.halfSince, m.halfLife, m.halfKept = j, w.now, w.life, remembered
 		}
 	}
@@ -141,7 +141,7 @@ func (w *world) mayTakeOff(j *slurmJob, n *node) {
 
 // knows says that the bridge has been told that the job has these nodes, by a resume file, or by a gate and a read.
 func (w *world) knows(j *slurmJob) bool {
-	return !j.unheard && w.until[changeSets][0].Before(j.asked) && (!j.reported.IsZero() || !j.known.IsZero() && w.rough.Before(j.known))
+	return !j.unheard && w.endOf(changeSets, 0).Before(j.asked) && (!j.reported.IsZero() || !j.known.IsZero() && w.rough.Before(j.known))
 }
 
 // mayHold looks at how long a job that was given back is to rest.
@@ -189,7 +189,9 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 	again := w.saidBefore(a)
 	timedOut := !w.node(a.Node).downSince.IsZero() && (again || strings.HasPrefix(a.Verdict.Reason, "not up after ResumeTimeout"))
 	told := a.Verdict.Trouble == powersave.TroubleRefused || timedOut || strings.Contains(a.Verdict.Reason, apartErr) // by Slurm, or by an answer
-	if w.blind && !told && !w.blamed(w.node(a.Node)) {
+	// What was said of its pod before may be said again: who comes to that node late is given back for the same.
+	seen := again && a.UID != ""
+	if w.blind && !told && !seen && !w.blamed(w.node(a.Node)) {
 		w.breaks("gives a boot up unread", "%s: %s", a.Node, a.Verdict)
 	}
 	w.mayGiveUp(a)
@@ -215,7 +217,7 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 func (w *world) mayComeFirst(a powersave.BootFailed) {
 	n := w.node(a.Node)
 	if w.strategy[n.set()] != powersave.Greedy || a.Verdict.Trouble != powersave.TroubleCapacity || strings.HasPrefix(a.Verdict.Reason, "not up after") || !w.now.After(w.rough) ||
-		!w.until[powerUp][n.index].IsZero() && w.until[powerUp][n.index].After(w.lifeAt) {
+		!w.endOf(powerUp, n.index).IsZero() && w.endOf(powerUp, n.index).After(w.lifeAt) {
 		return
 	}
 	var asked time.Time
@@ -225,7 +227,7 @@ func (w *world) mayComeFirst(a powersave.BootFailed) {
 	for i, m := range w.nodes {
 		p := w.pods[i]
 		if m == n || !m.ours() || m.set() != n.set() || len(m.jobs) != 1 || p == nil || p.Phase != powersave.PodPending || p.Trouble != powersave.TroubleCapacity || w.now.Sub(p.troubleAt) < time.Second ||
-			!w.until[powerUp][i].IsZero() {
+			!w.endOf(powerUp, i).IsZero() {
 			continue
 		}
 		if j := m.jobs[0]; len(a.Jobs) > 0 && j.state == configuring && j.first.After(asked) && j.gateAt.After(asked) && j.failedAt.Before(j.asked) && j.opts&het == 0 {
@@ -236,7 +238,7 @@ func (w *world) mayComeFirst(a powersave.BootFailed) {
 
 // recently says whether one of the faults has befallen the node of late.
 func (w *world) recently(n *node, d time.Duration, faults ...kind) bool {
-	return slices.ContainsFunc(faults, func(k kind) bool { return w.now.Sub(w.until[k][n.index]) < d })
+	return slices.ContainsFunc(faults, func(k kind) bool { return w.now.Sub(w.endOf(k, n.index)) < d })
 }
 
 // mayCreate looks whether anybody wants the pod.
@@ -308,7 +310,7 @@ func (w *world) patrolNode(n *node, p *pod) {
 		n.judged = n.epoch
 	}
 	if !n.flags.Any(powersave.NodePoweringDown) || p != nil || n.judged == n.epoch || n.unheard == n.epoch || !n.ours() ||
-		n.set() == 1 && w.now.Sub(w.until[changeSets][0]) < suspendTimeout {
+		n.set() == 1 && w.now.Sub(w.endOf(changeSets, 0)) < suspendTimeout {
 		n.emptySince = w.now
 	} else if w.smooth(n.emptySince, prompt) {
 		w.breaks("name stays taken", "%s", w.show(n))
@@ -344,7 +346,7 @@ func (w *world) deadline(j *slurmJob) (d time.Duration) {
 		}
 		switch own := w.schedule.deadline; {
 		case n.set() != 1 || !n.ours() || own == 0:
-		case w.until[changeSets][0].IsZero():
+		case w.endOf(changeSets, 0).IsZero():
 			of = own
 		default: // it may not have been known
 			of = max(of, own)

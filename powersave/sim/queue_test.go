@@ -20,13 +20,9 @@ func (a *event) before(b *event) bool {
 	return a.after < b.after || a.after == b.after && a.order < b.order
 }
 
-func (q *queue) event(t time.Time, do func()) event {
+func (q *queue) push(after time.Duration, do func()) {
 	q.order++
-	return event{t.Sub(start), q.order, do}
-}
-
-func (q *queue) push(t time.Time, do func()) {
-	e := q.event(t, do)
+	e := event{after, q.order, do}
 	q.heap = append(q.heap, e)
 	i := len(q.heap) - 1
 	for i > 0 {
@@ -40,7 +36,10 @@ func (q *queue) push(t time.Time, do func()) {
 	q.heap[i] = e
 }
 
-func (q *queue) setAlarm(t time.Time, do func()) { q.alarm = q.event(t, do) }
+func (q *queue) setAlarm(after time.Duration, do func()) {
+	q.order++
+	q.alarm = event{after, q.order, do}
+}
 
 func (q *queue) stopAlarm() { q.alarm = event{} }
 

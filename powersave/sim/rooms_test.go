@@ -319,7 +319,7 @@ func (w *world) mayAsk(q powersave.RoomRequest) {
 
 // mayAskForLess looks whether a job's first request counts the nodes that ResumeRate holds back.
 func (w *world) mayAskForLess(q powersave.RoomRequest, j *slurmJob) {
-	if j.state != configuring || j.unheard || j.reported.IsZero() || !w.now.After(w.rough) || !w.until[changeSets][0].IsZero() ||
+	if j.state != configuring || j.unheard || j.reported.IsZero() || !w.now.After(w.rough) || !w.endOf(changeSets, 0).IsZero() ||
 		slices.ContainsFunc(w.rooms, func(r *room) bool { return w.together(r.Job, q.Job) }) {
 		return
 	}
@@ -450,7 +450,7 @@ func (w *world) patrolRooms() {
 // patrolRoom looks whether a node waits though there is room, or though nobody has asked for any.
 func (w *world) patrolRoom(n *node, p *pod) {
 	if !n.ours() || !w.asks[n.set()] || w.limits != [2]int{} || n.users != 1 || len(n.jobs) != 1 || p != nil || n.creating > 0 || !n.flags.Any(powersave.NodePoweringUp) || !n.refusedAt.IsZero() ||
-		n.jobs[0].state != configuring || n.jobs[0].reported.IsZero() || n.jobs[0].failedAt.After(n.jobs[0].asked) || !w.until[changeSets][0].IsZero() ||
+		n.jobs[0].state != configuring || n.jobs[0].reported.IsZero() || n.jobs[0].failedAt.After(n.jobs[0].asked) || !w.endOf(changeSets, 0).IsZero() ||
 		w.now.Sub(w.overdueAt[n.set()]) < time.Minute || // whatever kept that waiting, others wait for what becomes of one try, as below
 		slices.ContainsFunc(w.nodes[:], func(m *node) bool { // a NodeSet of the job may wait for what becomes of one try
 			return m.ours() && slices.ContainsFunc(n.jobs[0].nodes, func(o *node) bool { return o.ours() && o.set() == m.set() }) && w.recently(m, time.Minute, lessRoom, noSpot, noOwn, quota, noImage, badConfig, badSet, crashing, mute, refused, slowSlurmd, slowHost, roomFails, roomTries, roomRevoked, roomsMissing)
@@ -462,7 +462,7 @@ func (w *world) patrolRoom(n *node, p *pod) {
 	switch {
 	case r != nil && r.State == powersave.RoomProvisioned && w.smooth(latest(n.roomlessAt, r.stateAt), prompt):
 		w.breaks("room is not used", "%s waits since %.3f, and there is %s", w.show(n), n.roomlessAt.Sub(start).Seconds(), r.Name)
-	case (r == nil || r.State == powersave.RoomExpired && w.smooth(r.stateAt, prompt)) && w.smooth(latest(n.roomlessAt, w.until[roomDeleted][0]), prompt):
+	case (r == nil || r.State == powersave.RoomExpired && w.smooth(r.stateAt, prompt)) && w.smooth(latest(n.roomlessAt, w.endOf(roomDeleted, 0)), prompt):
 		w.breaks("nobody asks for room", "%s waits since %.3f", w.show(n), n.roomlessAt.Sub(start).Seconds())
 	}
 }

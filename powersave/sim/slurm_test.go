@@ -20,6 +20,7 @@ const (
 
 type slurm struct {
 	nodes    [nodeCount]*node
+	made     [nodeCount]node
 	jobs     []*slurmJob
 	toResume []*slurmJob
 	gates    int
@@ -68,7 +69,8 @@ type node struct {
 
 func (s *slurm) init() {
 	for i, name := range nodeNames {
-		s.nodes[i] = &node{index: i, name: name, flags: powersave.NodePoweredDown, epoch: 1, oddSince: start, goneSince: start, fineSince: start, markSince: start}
+		s.nodes[i] = &s.made[i]
+		s.made[i] = node{index: i, name: name, flags: powersave.NodePoweredDown, epoch: 1, oddSince: start, goneSince: start, fineSince: start, markSince: start}
 	}
 }
 
@@ -185,7 +187,7 @@ func hostlist(nodes []*node) slurmconf.Hostlist {
 
 // second is a round of slurmctld's clockwork, and a look at what must not last.
 func (w *world) second() {
-	w.after(time.Second, w.second)
+	w.after(time.Second, w.each)
 	if !w.any(slurmctldRestart) {
 		w.schedJobs()
 		w.power()
@@ -304,7 +306,7 @@ func (w *world) register(n *node, uid string, started time.Time) {
 			n.invalid, n.drained = true, w.now
 			n.say(shortReason, w.now)
 			w.findShort(n, uid)
-			long := w.until[refused][n.index].Sub(w.now) > 2*time.Second // else it may be mended before the bridge sees it
+			long := w.endOf(refused, n.index).Sub(w.now) > 2*time.Second // else it may be mended before the bridge sees it
 			w.killAll(n, long && p != nil && w.now.Sub(p.Created) < resumeTimeout/2 && !n.flags.Any(powersave.NodePowerDown))
 		} else if p != nil && p.UID == uid {
 			p.taken = true

@@ -10,11 +10,11 @@ import (
 // do begins a step of the schedule.
 func (w *world) do(st *step) {
 	w.logf("* %s", st)
-	if end := w.now.Add(st.long); st.what.wide() {
+	if end := w.passed + st.long; st.what.wide() {
 		for i := range w.until[st.what] {
 			w.until[st.what][i] = end
 		}
-	} else if end.After(w.until[st.what][st.node]) {
+	} else if end > w.until[st.what][st.node] {
 		w.until[st.what][st.node] = end
 	}
 	if st.what.rough() && st.what != bridgeCrash {

@@ -1,7 +1,7 @@
 package sim_test
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +19,7 @@ type updating struct {
 
 const updateReason = powersave.ReasonPrefix + "update: "
 
-func (w *world) revisionNow() string { return fmt.Sprintf("r%d", w.revision) }
+func (w *world) revisionNow() string { return "r" + strconv.Itoa(w.revision) }
 
 func (w *world) strategyOf(set int) *powersave.RollingUpdate {
 	if w.rolling[set] == 0 {

@@ -119,10 +119,13 @@ func (w *world) reserveNodes() {
 		return
 	}
 	life := w.life
-	w.looking = true
 	if w.figuresOf != w.stepped {
 		w.figures, w.figuresOf = w.engine.Counts(), w.stepped
 	}
+	if !w.reserved[0].there && !w.reserved[1].there && w.refused == [2]string{} && !slices.ContainsFunc(w.figures, wants) {
+		return
+	}
+	w.looking = true
 	steps := reserve.Plan(w.now, w.reservations(), w.figures)
 	w.after(w.delay(50*time.Millisecond, updateSlow, 0, updateTakes), func() {
 		if life != w.life {
@@ -141,6 +144,9 @@ func (w *world) reserveNodes() {
 		}
 	})
 }
+
+// wants says that a reservation is wished for a NodeSet.
+func wants(c powersave.NodeSetCounts) bool { return c.Update != nil && c.Update.Reserve != nil }
 
 // reservations by NodeSet, as slurmrestd shows them.
 func (w *world) reservations() map[string]powersave.Reserve {
@@ -216,10 +222,13 @@ func (w *world) patrolOutdated(n *node, p *pod) {
 		return
 	}
 	set, out := n.set(), 0
-	old := w.mayUpdateNow(set) && p != nil && p.alive() && p.Phase != powersave.PodTerminating && p.Revision != w.revisionNow() && p.host && w.machines[p.at].trouble == "" &&
-		n.serves() && !n.down && n.reason == "" && n.uid == p.UID && !n.flags.Any(powersave.NodeDrain|powersave.NodePowerDown|powersave.NodeNotResponding) && w.until[changeSets][0].IsZero()
+	old := p != nil && w.mayUpdateNow(set) && p.alive() && p.Phase != powersave.PodTerminating && p.Revision != w.revisionNow() && p.host && w.machines[p.at].trouble == "" &&
+		n.serves() && !n.down && n.reason == "" && n.uid == p.UID && !n.flags.Any(powersave.NodeDrain|powersave.NodePowerDown|powersave.NodeNotResponding) && w.endOf(changeSets, 0).IsZero()
 	for _, m := range w.nodes {
-		if old && m.ours() && m.set() == set {
+		if !old {
+			break
+		}
+		if m.ours() && m.set() == set {
 			old = !w.recently(m, time.Minute, lessRoom, noSpot, noOwn, quota, noImage, badConfig, badSet, crashing, mute, refused, slowSlurmd, slowHost, roomFails, roomTries, roomRevoked, roomsMissing)
 			if outFor(m) || m.flags.Any(powersave.NodePowerDown) { // the bridge knows no better while one that it has replaced is to go once more
 				out++
@@ -240,9 +249,13 @@ func (w *world) patrolReserved(n *node, p *pod) {
 	}
 	r := &w.reserved[n.set()]
 	in, odd := r.there && r.nodes[n.index], false
+	if !in && p == nil {
+		w.bookSince[n.index] = w.now
+		return
+	}
 	_, end, found := w.openAt[n.set()].At(w.now)
 	switch {
-	case n.forgotten, !w.until[changeSets][0].IsZero() && n.set() == 1, w.any(badSet):
+	case n.forgotten, !w.endOf(changeSets, 0).IsZero() && n.set() == 1, w.any(badSet):
 	case in:
 		odd = !found || p == nil || p.Phase != powersave.PodTerminating && p.Phase != powersave.PodFailed && p.Revision == w.revisionNow()
 	case !w.old && found && end.Sub(w.now) > time.Minute+prompt:

@@ -45,37 +45,41 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 type world struct {
 	schedule
 	now    time.Time
+	passed time.Duration // since start
 	queue  queue
 	out    io.Writer
-	hash   hash.Hash64       // of all actions, if wanted
-	broken map[string]string // promises, and how each was broken first
-	until  [kinds][nodeCount]time.Time
-	rough  time.Time // until when the bridge may be late
-	stopAt string    // the promise whose breaking ends the run
+	hash   hash.Hash64                     // of all actions, if wanted
+	broken map[string]string               // promises, and how each was broken first
+	until  [kinds][nodeCount]time.Duration // since start
+	rough  time.Time                       // until when the bridge may be late
+	stopAt string                          // the promise whose breaking ends the run
 	ended  bool
 	rest   int       // seconds in which nothing happened
 	last   *slurmJob // that needs all nodes, at the end
 
-	engine    *powersave.Engine // nil while the bridge is down
-	life      int               // counts starts of the bridge; answers of an earlier life are lost
-	lifeAt    time.Time
-	doomed    int // the bridge is killed after so many actions; 0: it is not
-	deadFor   time.Duration
-	stepped   int    // steps it has taken
-	tick      func() // is its next when nothing happens before
-	spins     int
-	reading   bool
-	reads     []time.Time
-	setsAt    time.Time
-	blind     bool     // it has been told that Kubernetes cannot be read
-	spec      [2]int64 // metadata.generation of the NodeSets
-	toMend    [2]bool  // people have had something to change in its spec
-	listed    bool     // this life's watch of pods has begun
-	watchFrom time.Time
-	shown     map[int]powersave.Pod // what this life's watch has told; nil before its first list
-	answered  [nodeCount]string     // the UID of the pod that an answer told of last
-	unseen    []powersave.PodGone   // of those that came and went while the watch was broken
-	watchAt   time.Time             // when the last news arrive
+	engine     *powersave.Engine // nil while the bridge is down
+	life       int               // counts starts of the bridge; answers of an earlier life are lost
+	lifeAt     time.Time
+	doomed     int // the bridge is killed after so many actions; 0: it is not
+	deadFor    time.Duration
+	stepped    int       // steps it has taken
+	tick       func()    // is its next when nothing happens before
+	each       func()    // second
+	errands    []*errand // that are over
+	spins      int
+	reading    bool
+	reads      []time.Time
+	setsAt     time.Time
+	blind      bool     // it has been told that Kubernetes cannot be read
+	spec       [2]int64 // metadata.generation of the NodeSets
+	toMend     [2]bool  // people have had something to change in its spec
+	listed     bool     // this life's watch of pods has begun
+	watchFrom  time.Time
+	shown      [nodeCount]powersave.Pod // what this life's watch has told, once it has listed pods; without UID: none
+	listedOnce bool                     // shown is of this life
+	answered   [nodeCount]string        // the UID of the pod that an answer told of last
+	unseen     []powersave.PodGone      // of those that came and went while the watch was broken
+	watchAt    time.Time                // when the last news arrive
 
 	hostsListed bool // the same of hosts
 	hostsAt     time.Time
@@ -91,7 +95,13 @@ type world struct {
 	breaking
 }
 
-func run(s schedule) *world { return (&world{schedule: s}).run() }
+// begin makes the world new for a schedule, in the memory of the one before.
+func (w *world) begin(s schedule) {
+	*w = world{
+		schedule: s, queue: queue{heap: w.queue.heap[:0]}, reads: w.reads[:0], spool: w.spool[:0], errands: w.errands,
+		slurm: slurm{jobs: w.jobs[:0], toResume: w.toResume[:0], spare: w.spare},
+	}
+}
 
 func (w *world) run() (ran *world) {
 	ran = w
@@ -102,24 +112,24 @@ func (w *world) run() (ran *world) {
 	}()
 	s := &w.schedule
 	w.now, w.rough = start, start
-	w.tick = func() { w.step(powersave.Tick{}) }
+	w.tick, w.each = func() { w.step(powersave.Tick{}) }, w.second
 	w.init()
 	w.initWindows()
 	w.startBridge()
-	w.after(w.some(time.Second, 0, 0), w.second)
+	w.after(w.some(time.Second, 0, 0), w.each)
 	for i := range s.steps {
 		w.at(start.Add(s.steps[i].at), func() { w.do(&s.steps[i]) })
 	}
 	for !w.ended {
 		e := w.queue.pop()
-		w.now = start.Add(e.after)
+		w.passed, w.now = e.after, start.Add(e.after)
 		e.do()
 	}
 	return w
 }
 
 // faulty says whether steps may still happen.
-func (w *world) faulty() bool { return w.now.Before(start.Add(chaos)) }
+func (w *world) faulty() bool { return w.passed < chaos }
 
 // smooth says that d has passed since t and since everything that could have kept the bridge from its work.
 func (w *world) smooth(t time.Time, d time.Duration) bool {
@@ -137,8 +147,16 @@ func (w *world) roughFor(d time.Duration) { w.roughUntil(w.now.Add(d + recovery)
 func (w *world) roughUntil(t time.Time) { w.rough = latest(w.rough, t) }
 
 // on says whether a fault is present.
-func (w *world) on(k kind, node int) bool { return w.now.Before(w.until[k][node]) }
+func (w *world) on(k kind, node int) bool { return w.passed < w.until[k][node] }
 func (w *world) any(k kind) bool          { return w.on(k, 0) }
+
+// endOf is when the fault ends, or has ended; zero: there was none.
+func (w *world) endOf(k kind, node int) time.Time {
+	if w.until[k][node] == 0 {
+		return time.Time{}
+	}
+	return start.Add(w.until[k][node])
+}
 
 // some is a delay up to d that depends on nothing but the schedule's seed, the time, and where it is asked for.
 func (w *world) some(d time.Duration, site kind, node int) time.Duration {
@@ -175,21 +193,48 @@ func (w *world) breaks(promise, format string, args ...any) {
 	w.logf("BROKEN: %s: %s", promise, w.broken[promise])
 }
 
-func (w *world) after(d time.Duration, f func()) { w.queue.push(w.now.Add(d), f) }
-func (w *world) at(t time.Time, f func())        { w.queue.push(t, f) }
+func (w *world) after(d time.Duration, f func()) { w.queue.push(w.passed+d, f) }
+func (w *world) at(t time.Time, f func())        { w.queue.push(t.Sub(start), f) }
 
 // tell hands the engine an event after a while. It gets lost when the bridge ends before it arrives.
 func (w *world) tell(d time.Duration, ev powersave.Event) { w.tellLife(w.life, d, ev) }
 
 func (w *world) tellLife(life int, d time.Duration, ev powersave.Event) {
-	if life != w.life {
-		return
+	if life == w.life {
+		w.later(d, life, ev, nil)
 	}
-	w.after(d, func() {
-		if life == w.life {
-			w.step(ev)
-		}
-	})
+}
+
+// errand is what reaches the engine, or leaves it, a while later. Its memory is used again.
+type errand struct {
+	life int
+	ev   powersave.Event
+	do   func() // what the engine asked for; nil: ev is for the engine
+	run  func()
+}
+
+func (w *world) later(d time.Duration, life int, ev powersave.Event, do func()) {
+	var e *errand
+	if n := len(w.errands); n > 0 {
+		e, w.errands = w.errands[n-1], w.errands[:n-1]
+	} else {
+		e = &errand{}
+		e.run = func() { w.runErrand(e) }
+	}
+	e.life, e.ev, e.do = life, ev, do
+	w.after(d, e.run)
+}
+
+func (w *world) runErrand(e *errand) {
+	life, ev, do := e.life, e.ev, e.do
+	e.ev, e.do = nil, nil
+	w.errands = append(w.errands, e)
+	switch {
+	case do != nil && (life == w.life || w.some(2*time.Millisecond, bridgeCrash, life%nodeCount) > 0):
+		do()
+	case do == nil && life == w.life:
+		w.step(ev)
+	}
 }
 
 func (w *world) step(ev powersave.Event) {
@@ -232,7 +277,7 @@ func (w *world) step(ev powersave.Event) {
 	if next.Before(w.now) {
 		next = w.now
 	}
-	w.queue.setAlarm(next, w.tick)
+	w.queue.setAlarm(next.Sub(start), w.tick)
 }
 
 func (w *world) act(a powersave.Action) {
@@ -313,12 +358,7 @@ func (w *world) act(a powersave.Action) {
 
 // call does later what the bridge asks for. If the bridge is killed before, that may never leave it.
 func (w *world) call(d time.Duration, do func()) {
-	life := w.life
-	w.after(d, func() {
-		if life == w.life || w.some(2*time.Millisecond, bridgeCrash, life%nodeCount) > 0 {
-			do()
-		}
-	})
+	w.later(d, w.life, nil, do)
 }
 
 // strikes counts the actions that are left to a bridge that is to be killed, and kills it after the last.
@@ -341,7 +381,8 @@ func (w *world) strikes(a powersave.Action) bool {
 
 func (w *world) startBridge() {
 	w.logf("bridge starts")
-	w.engine, w.listed, w.shown, w.unseen, w.hostsListed, w.reading, w.watchAt = powersave.New(w.config()), false, nil, nil, false, false, w.now
+	w.engine, w.listed, w.listedOnce, w.unseen, w.hostsListed, w.reading, w.watchAt = powersave.New(w.config()), false, false, nil, false, false, w.now
+	w.shown = [nodeCount]powersave.Pod{}
 	w.readingRooms, w.roomsSeen, w.blind, w.looking, w.refused, w.figuresOf = false, false, false, false, [2]string{}, -1
 	w.life++
 	w.lifeAt = w.now

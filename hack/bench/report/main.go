@@ -114,10 +114,11 @@ func main() {
 	scalerFile := flag.String("scaler", "", "JSON of bench/scaler")
 	simFile := flag.String("sim", "", "output of the simulator's Go benchmark")
 	demandFile := flag.String("demand", "", "output of the demand model's Go benchmark")
+	exporterFile := flag.String("exporter", "", "output of the exporter's Go benchmark")
 	out := flag.String("out", "", "where the joined JSON goes")
 	table := flag.String("table", "", "where the table goes as Markdown, for docs/benchmarks.md")
 	flag.Parse()
-	missed, err := run(*resumeFile, *clusterFile, *engineFile, *scalerFile, *demandFile, *simFile, *out, *table)
+	missed, err := run(*resumeFile, *clusterFile, *engineFile, *scalerFile, *demandFile, *simFile, *exporterFile, *out, *table)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench report:", err)
 		os.Exit(1)
@@ -128,7 +129,7 @@ func main() {
 	}
 }
 
-func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, out, table string) (missed int, err error) {
+func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, exporterFile, out, table string) (missed int, err error) {
 	rep := report{When: time.Now().UTC(), CPUs: runtime.NumCPU()}
 	var r resume
 	if rep.Resume, err = read(resumeFile, &r); err != nil {
@@ -154,6 +155,10 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, o
 		return 0, err
 	}
 	sim, err := readGoBench(simFile)
+	if err != nil {
+		return 0, err
+	}
+	exporter, err := readGoBench(exporterFile)
 	if err != nil {
 		return 0, err
 	}
@@ -191,6 +196,7 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, o
 	add("demand reckoned from it", q.Demand*1000, 300, "ms")
 	add("the same, memory", q.DemandMiB, 200, "MiB")
 	const ten, model, harder = "BenchmarkTenThousandNodes", "BenchmarkDemand/requests=", "BenchmarkDemand/queue="
+	const scrape = "BenchmarkScrape/series="
 	for _, b := range []struct {
 		name      string
 		from      goBench
@@ -215,6 +221,10 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, o
 		{"the same, --exclude on each job", demand, harder + "exclude", "ns/op", 1e6, 0, "ms"},
 		{"the same, 500 reservations", demand, harder + "reservations", "ns/op", 1e6, 0, "ms"},
 		{"the same, --oversubscribe", demand, harder + "oversubscribe", "ns/op", 1e6, 0, "ms"},
+		{"exporter, 10,000 nodes and 100,000 jobs, a scrape", exporter, scrape + "few", "ns/op", 1e6, 2000, "ms"},
+		{"the same with series of each node and user", exporter, scrape + "all", "ns/op", 1e6, 2000, "ms"},
+		{"the same, memory", exporter, scrape + "all", "kept-MB", 1, 0, "MB"},
+		{"the same, summing up one read of everything", exporter, scrape + "all", "read-ms", 1, 0, "ms"},
 	} {
 		v, err := b.from.value(b.benchmark, b.in)
 		if err != nil {
