@@ -115,7 +115,9 @@ func (r *report) check() error {
 			if i < 0 {
 				return fmt.Errorf("node %s was not booted for job %s (%d): the job did not start from zero", node, j.Name, j.ID)
 			}
-			if err := inOrder(r.Boots[i].moments()[:6]); err != nil {
+			// Kubernetes may say that the container runs when the node has registered already.
+			moments := slices.DeleteFunc(r.Boots[i].moments()[:6], func(m moment) bool { return m.name == "running" && m.at.IsZero() })
+			if err := inOrder(moments); err != nil {
 				return fmt.Errorf("boot of node %s for job %s: %w", node, j.Name, err)
 			}
 		}
@@ -226,7 +228,11 @@ func firstJob(j jobRun, boots []bootTimes) [][]string {
 			if len(rows) == i+1 {
 				rows = append(rows, []string{m.name})
 			}
-			rows[i+1] = append(rows[i+1], figure(m.at.Sub(j.Submitted).Seconds()))
+			text := "-" // not seen
+			if !m.at.IsZero() {
+				text = figure(m.at.Sub(j.Submitted).Seconds())
+			}
+			rows[i+1] = append(rows[i+1], text)
 		}
 	}
 	return rows

@@ -50,6 +50,14 @@ func TestReport(t *testing.T) {
 	golden.Compare(t, "testdata/summary.txt", r.text())
 }
 
+func TestReportRunningUnseen(t *testing.T) {
+	r, f := finished()
+	f.Bridge.Engine.History[1].Times.Running = time.Time{}
+	r.fill(f)
+	require.NoError(t, r.check(), "the node registered before Kubernetes said that its container runs")
+	assert.Regexp(t, `running +- +1\.10\n`, r.text())
+}
+
 func TestReportCheck(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*facts)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/history"
 )
 
 // sitePrologs are what a site might have as PrologSlurmctld already; it refuses jobs named "refused" with status 3.
@@ -94,7 +95,11 @@ func TestStartGate(t *testing.T) {
 			for _, id := range ids {
 				c.waitJob(id, "COMPLETED")
 				told := c.steps(c.explain("job", id))
-				assert.Regexp(t, `ProgramCalled (BridgeStarted )?RequestAccepted .*NodeRegistered`, told, "each step once")
+				// The gate tells that it waits, and the bridge is started anew, at any moment before the node is there.
+				assert.Regexp(t, `ProgramCalled ((GateWaits|BridgeStarted) )*RequestAccepted .*NodeRegistered`, told)
+				for _, step := range []history.What{history.ProgramCalled, history.RequestAccepted, history.NodeRegistered} {
+					assert.Equal(t, 1, strings.Count(told, string(step)), "%s once: %s", step, told)
+				}
 				restarts += strings.Count(told, " BridgeStarted ")
 			}
 			assert.Positive(t, restarts, "the story goes on where the bridge was killed")
