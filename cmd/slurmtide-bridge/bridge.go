@@ -22,6 +22,7 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
 	"github.com/slurmtide/slurmtide/powersave/history"
+	"github.com/slurmtide/slurmtide/powersave/page"
 	"github.com/slurmtide/slurmtide/powersave/place"
 	"github.com/slurmtide/slurmtide/powersave/reserve"
 	"github.com/slurmtide/slurmtide/powersave/spool"
@@ -33,6 +34,9 @@ import (
 
 // accessEvery is how often missing rights are looked for again.
 const accessEvery = time.Minute
+
+// pageHistory is how many bytes of the history the page shows: some thousand entries, the newest.
+const pageHistory = 2 << 20
 
 // badHardware matches what people, and health checks such as NHC, write when a node's hardware is bad.
 const badHardware = `(?i)\b(hardware|gpu|ecc|xid|nvlink|nhc|health[ _-]?check)`
@@ -48,9 +52,9 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName; NodeSets with this spec.clusterRef are served (required)"},
 			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "namespace of the NodeSets and pods (required)"},
 			&urfave.StringFlag{Name: "kubeconfig", TakesFile: true, EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
-			&urfave.StringFlag{Name: "slurmrestd", EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path (required)"},
-			&urfave.StringFlag{Name: "jwt-key", TakesFile: true, Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"},
-			&urfave.StringFlag{Name: "jwt-user", Value: "slurm", Usage: "user the tokens are for: SlurmUser"},
+			daemon.SlurmrestdFlag("(required)"),
+			daemon.JWTKeyFlag(),
+			daemon.JWTUserFlag("SlurmUser"),
 			&urfave.StringFlag{Name: "conf-server", EnvVars: []string{"SLURMTIDE_CONF_SERVER"}, Usage: "slurmd --conf-server for the pods: host[:port] of slurmctld as pods reach it (default: slurm.conf comes with the pod template)"},
 			&urfave.StringFlag{Name: "pod-service", Usage: "headless service that gives the pods DNS names"},
 			&urfave.StringFlag{Name: "host-taint", Value: pods.DefaultHostTaint, Usage: "key[=value]:Effect, put on the Kubernetes node under a Slurm node that is drained for bad hardware; empty: none is"},
@@ -59,7 +63,8 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "select-type-parameters", EnvVars: []string{"SLURMTIDE_SELECT_TYPE_PARAMETERS"}, Usage: "SelectTypeParameters of slurm.conf, for NodeSets of mode Dynamic and look-ahead, where slurmrestd does not tell, before 26.05 (default: CR_Core_Memory)"},
 			&urfave.IntFlag{Name: "max-node-count", EnvVars: []string{"SLURMTIDE_MAX_NODE_COUNT"}, Usage: "MaxNodeCount of slurm.conf, for NodeSets of mode Dynamic, where slurmrestd does not tell, before 26.05 (default: no limit is known)"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
-			&urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"},
+			&urfave.StringFlag{Name: "page-address", EnvVars: []string{"SLURMTIDE_PAGE_ADDRESS"}, Usage: "where a page for browsers is served that shows nodes, boots and stories, 127.0.0.1:9445 for example; empty: nowhere"},
+			daemon.PprofFlag(),
 			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
 			daemon.LogLevelFlag(),
@@ -187,20 +192,15 @@ func runBridge(c *urfave.Context) error {
 		}
 		parts = append(parts, part)
 	}
-	if address := c.String("pprof-address"); address != "" {
-		part, err := daemon.Profiles(address)
+	if address := c.String("page-address"); address != "" {
+		shown := page.New(page.Config{Bridge: b, Recent: history.NewTail(dir, pageHistory), Cluster: c.String("cluster"), Log: log.With("part", "page")})
+		part, err := daemon.Page(address, shown.Handler())
 		if err != nil {
 			return err
 		}
-		parts = append(parts, part)
+		parts = append(parts, shown.Run, part)
 	}
-	log.Info("bridge starts", "version", c.App.Version, "spool", dir, "cluster", c.String("cluster"), "namespace", c.String("namespace"), "slurmrestd", c.String("slurmrestd"))
-	if err := daemon.RunAll(ctx, parts); err != nil {
-		log.Error("bridge ends", "error", err)
-		return err
-	}
-	log.Info("bridge ends")
-	return nil
+	return daemon.Run(ctx, c, log, parts, "spool", dir, "cluster", c.String("cluster"), "namespace", c.String("namespace"), "slurmrestd", c.String("slurmrestd"))
 }
 
 // identity tells this bridge from others of the cluster, and stays the same when it is started again.

@@ -27,8 +27,8 @@ func doctorCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "namespace of the NodeSets and pods (required)"},
 			&urfave.StringFlag{Name: "kubeconfig", TakesFile: true, EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
 			&urfave.StringFlag{Name: "slurmrestd", EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path; empty: it is not asked"},
-			&urfave.StringFlag{Name: "jwt-key", TakesFile: true, Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"},
-			&urfave.StringFlag{Name: "jwt-user", Value: "slurm", Usage: "user the tokens are for: SlurmUser"},
+			daemon.JWTKeyFlag(),
+			daemon.JWTUserFlag("SlurmUser"),
 		),
 		Action: runDoctor,
 	}

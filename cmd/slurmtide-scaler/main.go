@@ -9,6 +9,7 @@ import (
 	urfave "github.com/urfave/cli/v2"
 
 	"github.com/slurmtide/slurmtide/internal/cli"
+	"github.com/slurmtide/slurmtide/internal/daemon"
 )
 
 // version is set by the linker: -ldflags "-X main.version=v1.2.3".
@@ -18,11 +19,4 @@ func main() {
 	os.Exit(cli.Run(context.Background(), newApp(), cli.Daemon(os.Args, "scaler"), os.Stdin, os.Stdout, os.Stderr))
 }
 
-func newApp() *urfave.App {
-	return &urfave.App{
-		Name:     "slurmtide",
-		Usage:    "the daemons of Slurmtide",
-		Version:  version,
-		Commands: []*urfave.Command{scalerCommand()},
-	}
-}
+func newApp() *urfave.App { return daemon.App(version, scalerCommand()) }

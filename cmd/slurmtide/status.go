@@ -135,7 +135,7 @@ func printStatus(out io.Writer, st bridge.Status, wide bool) error {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "Lease\t%s\n", leaseText(st.Lease))
+	fmt.Fprintf(w, "Lease\t%s\n", st.Lease.Text())
 	if wide {
 		fmt.Fprintf(w, "\t%s, this bridge is %s\n", cmp.Or(st.Lease.Name, "-"), cmp.Or(st.Lease.Identity, "-"))
 	}
@@ -234,19 +234,5 @@ func printUpdates(w io.Writer, sets []powersave.NodeSetCounts) {
 			fmt.Fprintf(w, "%s%s\t%s\t%d\t%d\t%d\t%s\t%s\n", head, s.Name, u.Revision, u.Updated, u.Outdated, u.Replacing, u.Why, text)
 			head = ""
 		}
-	}
-}
-
-// leaseText says who reconciles.
-func leaseText(l bridge.Lease) string {
-	switch {
-	case l.Leading:
-		return "held by this bridge: it reconciles"
-	case l.Error != "":
-		return "NOT HELD: only requests of this spool are carried out: " + l.Error
-	case l.Holder == "" || l.Holder == l.Identity:
-		return "not held yet: only requests of this spool are carried out"
-	default:
-		return "held by " + l.Holder + ": only requests of this spool are carried out"
 	}
 }

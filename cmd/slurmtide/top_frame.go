@@ -78,7 +78,7 @@ func (f *frame) table(rows [][]string, rest int) {
 // draw makes the picture. problem is why the bridge does not answer any more: then st is old.
 func (f *frame) draw(st bridge.Status, problem string) []string {
 	e := st.Engine
-	f.say("slurmtide top  %s  bridge %s, %s", e.Time.UTC().Format("15:04:05Z"), cmp.Or(st.Version, "-"), leaseText(st.Lease))
+	f.say("slurmtide top  %s  bridge %s, %s", e.Time.UTC().Format("15:04:05Z"), cmp.Or(st.Version, "-"), st.Lease.Text())
 	f.paint(bold)
 	for _, trouble := range []struct{ head, text string }{{"THE BRIDGE DOES NOT ANSWER: ", problem}, {"SLURM CANNOT BE READ: ", e.SlurmError}, {"KUBERNETES CANNOT BE READ: ", st.KubernetesError}} {
 		if trouble.text != "" {
@@ -144,42 +144,11 @@ func topSets(e powersave.Status) [][]string {
 
 // topJobs are the jobs whose nodes boot, those that wait longest first.
 func topJobs(e powersave.Status) [][]string {
-	type gang struct {
-		job    uint32
-		boots  int
-		slow   powersave.Phase // of the boot that is furthest behind
-		behind int
-		since  time.Time
-	}
-	gangs := map[uint32]*gang{}
-	var all []*gang
-	for _, b := range e.Boots {
-		for _, id := range b.Jobs {
-			g := gangs[id]
-			if g == nil {
-				g = &gang{job: id, behind: len(topPhases), since: began(b)}
-				gangs[id], all = g, append(all, g)
-			}
-			g.boots++
-			if at := slices.Index(topPhases, b.Phase); at < g.behind {
-				g.slow, g.behind = b.Phase, at
-			}
-			if began(b).Before(g.since) {
-				g.since = began(b)
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b *gang) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.job, b.job)) })
 	rows := [][]string{{"JOB", "WAITS FOR NODES", "THE LAST IS", "WAITED"}}
-	for _, g := range all {
-		rows = append(rows, []string{fmt.Sprint(g.job), fmt.Sprint(g.boots), string(g.slow), waited(e, g.since)})
+	for _, j := range e.Waiting() {
+		rows = append(rows, []string{fmt.Sprint(j.Job), fmt.Sprint(j.Boots), string(j.Last), waited(e, j.Since)})
 	}
 	return rows
-}
-
-// topPhases are those of a boot, and how far its bar is.
-var topPhases = []powersave.Phase{
-	powersave.PhaseRemoving, powersave.PhaseAccepted, powersave.PhaseCreating, powersave.PhasePending, powersave.PhaseStarting, powersave.PhaseRunning,
 }
 
 // topBoots are boots and power-downs in flight, those that take longest first.
@@ -195,23 +164,16 @@ func topBoots(e powersave.Status) [][]string {
 	for _, b := range e.Offs {
 		all = append(all, row{b, true})
 	}
-	slices.SortStableFunc(all, func(a, b row) int { return began(a.Boot).Compare(began(b.Boot)) })
+	slices.SortStableFunc(all, func(a, b row) int { return a.Boot.Began().Compare(b.Began()) })
 	rows := [][]string{{"NODE", "", "PHASE", "SINCE", "JOBS", "HOST", "PROBLEM"}}
 	for _, b := range all {
-		progress, jobs := bar(slices.Index(topPhases, b.Phase), len(topPhases), len(topPhases)), strings.Trim(strings.ReplaceAll(fmt.Sprint(b.Jobs), " ", ","), "[]")
+		progress, jobs := bar(slices.Index(powersave.BootPhases, b.Phase), len(powersave.BootPhases), len(powersave.BootPhases)), strings.Trim(strings.ReplaceAll(fmt.Sprint(b.Jobs), " ", ","), "[]")
 		if b.off {
 			progress = "down"
 		}
-		rows = append(rows, []string{b.Node, progress, string(b.Phase), waited(e, began(b.Boot)), cmp.Or(jobs, "-"), cmp.Or(b.Host, "-"), cmp.Or(b.Problem, "-")})
+		rows = append(rows, []string{b.Node, progress, string(b.Phase), waited(e, b.Began()), cmp.Or(jobs, "-"), cmp.Or(b.Host, "-"), cmp.Or(b.Problem, "-")})
 	}
 	return rows
-}
-
-func began(b powersave.Boot) time.Time {
-	if b.Times.Requested.IsZero() {
-		return b.Times.Accepted
-	}
-	return b.Times.Requested
 }
 
 func waited(e powersave.Status, since time.Time) string {

@@ -38,7 +38,7 @@ func busy(boots int) bridge.Status {
 		Offs:         []powersave.Boot{{Node: "cpu-90", Phase: powersave.PhaseFreeing, Host: "host-b", Times: powersave.Timeline{Accepted: ago(1)}}},
 	}}
 	for i := range boots {
-		b := powersave.Boot{Node: fmt.Sprint("cpu-", i), Phase: topPhases[1+i%5], Jobs: []uint32{uint32(7 + i%2)}, Host: "host-a", Times: powersave.Timeline{Requested: ago(2 + i)}}
+		b := powersave.Boot{Node: fmt.Sprint("cpu-", i), Phase: powersave.BootPhases[1+i%5], Jobs: []uint32{uint32(7 + i%2)}, Host: "host-a", Times: powersave.Timeline{Requested: ago(2 + i)}}
 		if b.Phase == powersave.PhasePending {
 			b.Problem = "0/5 nodes are available: 5 Insufficient cpu"
 		}

@@ -18,6 +18,29 @@ import (
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 )
 
+// App is the program of daemons, whose commands people know as those of slurmtide.
+func App(version string, commands ...*urfave.Command) *urfave.App {
+	return &urfave.App{Name: "slurmtide", Usage: "the daemons of Slurmtide", Version: version, Commands: commands}
+}
+
+// Run is the daemon of command c from its start to its end: the parts, and what --pprof-address asks for. The log has both, with the attributes.
+func Run(ctx context.Context, c *urfave.Context, log *slog.Logger, parts []func(context.Context) error, attributes ...any) error {
+	if address := c.String("pprof-address"); address != "" {
+		part, err := Profiles(address)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, part)
+	}
+	log.Info(c.Command.Name+" starts", append([]any{"version", c.App.Version}, attributes...)...)
+	if err := RunAll(ctx, parts); err != nil {
+		log.Error(c.Command.Name+" ends", "error", err)
+		return err
+	}
+	log.Info(c.Command.Name + " ends")
+	return nil
+}
+
 // RunAll runs the parts until ctx is done or one of them fails, and waits for all to end.
 func RunAll(ctx context.Context, parts []func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -67,6 +90,34 @@ func Tokens(keyFile, user string) slurmrest.TokenSource {
 	default:
 		return slurmrest.Scontrol{User: user}
 	}
+}
+
+// SlurmrestdFlag says where slurmrestd is; the remark tells whether it must be said.
+func SlurmrestdFlag(remark string) urfave.Flag {
+	return &urfave.StringFlag{Name: "slurmrestd", EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path " + remark}
+}
+
+// JWTKeyFlag and JWTUserFlag are what Tokens takes.
+func JWTKeyFlag() urfave.Flag {
+	return &urfave.StringFlag{Name: "jwt-key", TakesFile: true, Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"}
+}
+
+// JWTUserFlag is told who that may be.
+func JWTUserFlag(who string) urfave.Flag {
+	return &urfave.StringFlag{Name: "jwt-user", Value: "slurm", Usage: "user the tokens are for: " + who}
+}
+
+// CheckRest sees that --rest is a multiple that one can wait for.
+func CheckRest(c *urfave.Context, usual float64) error {
+	if rest := c.Float64("rest"); !(rest >= 0.1 && rest <= 1000) { // NaN neither
+		return cli.UsageError("--rest %v: it must be from 0.1 to 1000; %v is usual", rest, usual)
+	}
+	return nil
+}
+
+// PprofFlag is what Run looks at.
+func PprofFlag() urfave.Flag {
+	return &urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"}
 }
 
 // LogLevelFlag is --log-level.

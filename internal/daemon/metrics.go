@@ -26,17 +26,23 @@ func NewRegistry() *prometheus.Registry {
 // a pattern of http.ServeMux.
 func Metrics(address string, registry *prometheus.Registry, routes map[string]http.Handler) (part func(context.Context) error, err error) {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, MaxRequestsInFlight: mostScrapes}))
 	for pattern, handler := range routes {
 		mux.Handle(pattern, handler)
 	}
-	return serve("metrics", address, mux)
+	return serve("metrics", address, mux, scrapeWait)
 }
+
+// Each scrape has all series in memory until it is read.
+const (
+	mostScrapes = 10 // at once
+	scrapeWait  = time.Minute
+)
 
 // Profiles does the same for --pprof-address: Go's profiles of the daemon, under /debug/pprof/. They show what is in its memory, and taking one costs time, so
 // they have an address of their own, and none by default.
 func Profiles(address string) (part func(context.Context) error, err error) {
-	return serve("pprof", address, profiles())
+	return serve("pprof", address, profiles(), 0)
 }
 
 func profiles() http.Handler {
@@ -48,13 +54,18 @@ func profiles() http.Handler {
 	return mux
 }
 
-// serve listens on the address of --<what>-address.
-func serve(what, address string, handler http.Handler) (part func(context.Context) error, err error) {
+// Page does the same for --page-address.
+func Page(address string, handler http.Handler) (part func(context.Context) error, err error) {
+	return serve("page", address, handler, 0)
+}
+
+// serve listens on the address of --<what>-address. An answer that takes longer than wait is cut off; 0: the handler sees to that.
+func serve(what, address string, handler http.Handler, wait time.Duration) (part func(context.Context) error, err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("serving %s: %w; choose another --%s-address", what, err, what)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: wait, IdleTimeout: 2 * time.Minute}
 	return func(ctx context.Context) error {
 		stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 		defer stop()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -50,6 +51,49 @@ func TestMetrics(t *testing.T) {
 	assert.Equal(t, 404, status, "whoever may read metrics may not read memory")
 }
 
+// stuck is a collector that is in no hurry.
+type stuck struct{ begun, let chan struct{} }
+
+func (s stuck) Describe(chan<- *prometheus.Desc) {}
+func (s stuck) Collect(chan<- prometheus.Metric) {
+	s.begun <- struct{}{}
+	<-s.let
+}
+
+// However many scrape, and however slowly they read: no more pages than this are in memory.
+func TestManyScrapes(t *testing.T) {
+	registry, s := prometheus.NewRegistry(), stuck{make(chan struct{}), make(chan struct{})}
+	registry.MustRegister(s)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	part, err := Metrics(address, registry, nil)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, codes := make(chan error), make(chan int)
+	go func() { ended <- part(ctx) }()
+	scrape := func() int {
+		response, err := http.Get("http://" + address + "/metrics")
+		if err != nil {
+			return 0
+		}
+		defer response.Body.Close()
+		return response.StatusCode
+	}
+	for range mostScrapes {
+		go func() { codes <- scrape() }()
+		<-s.begun
+	}
+	assert.Equal(t, http.StatusServiceUnavailable, scrape())
+	close(s.let)
+	for range mostScrapes {
+		assert.Equal(t, http.StatusOK, <-codes)
+	}
+	cancel()
+	require.NoError(t, <-ended)
+}
+
 func TestProfiles(t *testing.T) {
 	for path, want := range map[string]string{
 		"/debug/pprof/":                  "heap",
@@ -63,4 +107,11 @@ func TestProfiles(t *testing.T) {
 	}
 	status, _ := get(t, Profiles, "/metrics")
 	assert.Equal(t, 404, status)
+}
+
+func TestPage(t *testing.T) {
+	page := func(address string) (func(context.Context) error, error) { return Page(address, http.HandlerFunc(OK)) }
+	status, text := get(t, page, "/")
+	assert.Equal(t, 200, status)
+	assert.Equal(t, "ok\n", text)
 }

@@ -328,8 +328,17 @@ type Status struct {
 	Engine          powersave.Status `json:"engine"`
 }
 
-// Status implements spool.Handler.
+// Status implements spool.Handler: a Snapshot.
 func (b *Bridge) Status(ctx context.Context) (json.RawMessage, error) {
+	st, err := b.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(st)
+}
+
+// Snapshot is how it stands now.
+func (b *Bridge) Snapshot(ctx context.Context) (Status, error) {
 	got := make(chan Status, 1)
 	b.inbox.Put(func(context.Context) {
 		got <- Status{Version: b.Version, Lease: b.lease, KubernetesError: b.watchError, Engine: b.engine.Status(time.Now())}
@@ -342,9 +351,9 @@ func (b *Bridge) Status(ctx context.Context) (json.RawMessage, error) {
 			b.Log.Warn("spool cannot be read", "error", err)
 		}
 		st.Spool = stats
-		return json.Marshal(st)
+		return st, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return Status{}, ctx.Err()
 	}
 }
 

@@ -56,12 +56,22 @@ func (b *Bridge) askJobs(ctx context.Context, ids ...uint32) ([]powersave.SlurmJ
 	return jobs, err
 }
 
-// Explain implements spool.Handler: what is known of a history.Subject, as a history.Answer.
+// Explain implements spool.Handler: the Answer about a history.Subject.
 func (b *Bridge) Explain(ctx context.Context, question json.RawMessage) (json.RawMessage, error) {
-	var a history.Answer
-	if err := json.Unmarshal(question, &a.Subject); err != nil {
+	var subject history.Subject
+	if err := json.Unmarshal(question, &subject); err != nil {
 		return nil, fmt.Errorf("reading what is asked for: %w", err)
 	}
+	a, err := b.Answer(ctx, subject)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(a)
+}
+
+// Answer is what is known of the subject, by the engine, the history and Slurm.
+func (b *Bridge) Answer(ctx context.Context, subject history.Subject) (history.Answer, error) {
+	a := history.Answer{Subject: subject}
 	type state struct {
 		engine powersave.Status
 		unread string
@@ -74,7 +84,7 @@ func (b *Bridge) Explain(ctx context.Context, question json.RawMessage) (json.Ra
 	select {
 	case st = <-got:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return a, ctx.Err()
 	}
 	a.Time, a.KubernetesError = st.engine.Time, st.unread
 	for _, boot := range slices.Concat(st.engine.Boots, st.engine.Offs) {
@@ -98,7 +108,7 @@ func (b *Bridge) Explain(ctx context.Context, question json.RawMessage) (json.Ra
 			a.NodeSets = append(a.NodeSets, c)
 		}
 	}
-	return json.Marshal(a)
+	return a, nil
 }
 
 // askSlurm adds how Slurm shows the subject now.

@@ -17,6 +17,20 @@ type Lease struct {
 	Error    string `json:"error,omitempty"`    // why the lease cannot be read or written
 }
 
+// Text says who reconciles.
+func (l Lease) Text() string {
+	switch {
+	case l.Leading:
+		return "held by this bridge: it reconciles"
+	case l.Error != "":
+		return "NOT HELD: only requests of this spool are carried out: " + l.Error
+	case l.Holder == "" || l.Holder == l.Identity:
+		return "not held yet: only requests of this spool are carried out"
+	default:
+		return "held by " + l.Holder + ": only requests of this spool are carried out"
+	}
+}
+
 // Lease takes how it stands with the lease now.
 func (b *Bridge) Lease(l Lease) {
 	b.inbox.Put(func(ctx context.Context) {

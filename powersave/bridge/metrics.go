@@ -23,7 +23,12 @@ type Metrics struct {
 	httpTimes  *prometheus.HistogramVec
 	nodes      *prometheus.GaugeVec
 	floor      *prometheus.GaugeVec
+	breakers   *prometheus.GaugeVec
 	pending    prometheus.Gauge
+	inHand     *prometheus.GaugeVec
+	oldest     *prometheus.GaugeVec
+	givenBack  *prometheus.CounterVec
+	timeout    prometheus.Gauge
 	gates      prometheus.Gauge
 	readable   *prometheus.GaugeVec
 	slurmRead  prometheus.Gauge
@@ -34,7 +39,7 @@ type Metrics struct {
 
 // NewMetrics registers the metrics with r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	seconds := []float64{.05, .1, .25, .5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600, 1800}
+	seconds := []float64{.05, .1, .25, .5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 450, 600, 900, 1800}
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_requests_total", Help: "Requests read from the spool, by the program that wrote them."}, []string{"kind"}),
@@ -61,6 +66,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "slurmtide_floor_nodes", Help: "Floor of a NodeSet: nodes that are wanted up (spec.replicas, or an open window), and those of them that serve."}, []string{"nodeset", "what"}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "slurmtide_spool_requests", Help: "Requests in the spool that are not finished."}),
+		breakers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "slurmtide_breaker_open", Help: "1 while nothing, or one probe alone, is tried on a NodeSet or its offering, by the class of the failure; there is no series while all is tried."}, []string{"nodeset", "offering", "class"}),
+		inHand: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "slurmtide_in_hand", Help: "Requests, boots and power-downs under way."}, []string{"what"}),
+		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "slurmtide_in_hand_oldest_timestamp_seconds", Help: "Since when the oldest of them is under way, in seconds since 1970; there is no series while there is none."}, []string{"what"}),
+		givenBack: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slurmtide_jobs_given_back_total", Help: "Jobs given back because a node of them could not boot, by that node's NodeSet and the class of the reason; a job counts each time, and each component of a het job."}, []string{"nodeset", "class"}),
+		timeout: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "slurmtide_resume_timeout_seconds", Help: "ResumeTimeout of slurm.conf, as the newest request has it; 0: not known yet."}),
 		gates: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "slurmtide_gates_waiting", Help: "Start-gates that wait for nodes."}),
 		readable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -75,6 +90,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.lost = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "slurmtide_history_lost_total", Help: "Entries of the history that could not be kept: slurmtide explain will not know of them."})
 	m.reads(powersave.Reads{})
+	for _, result := range []string{"ok", "error"} { // a counter that begins with its first mark hides that one from increase()
+		m.hostMarks.WithLabelValues(result)
+	}
+	r.MustRegister(m.breakers, m.inHand, m.oldest, m.givenBack, m.timeout)
 	r.MustRegister(m.readable, m.slurmRead, m.hostMarks, m.leads, m.lost)
 	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.httpCalls, m.httpTimes, m.nodes, m.floor, m.pending, m.gates)
 	return m
@@ -87,9 +106,13 @@ func result(err error) string {
 	return "ok"
 }
 
-func (m *Metrics) request(k spool.Kind) {
-	if m != nil {
-		m.requests.WithLabelValues(string(k)).Inc()
+func (m *Metrics) request(k spool.Kind, resumeTimeout time.Duration) {
+	if m == nil {
+		return
+	}
+	m.requests.WithLabelValues(string(k)).Inc()
+	if resumeTimeout > 0 {
+		m.timeout.Set(resumeTimeout.Seconds())
 	}
 }
 
@@ -109,9 +132,11 @@ func (m *Metrics) boot(b powersave.Boot) {
 }
 
 func (m *Metrics) verdict(f powersave.BootFailed) {
-	if m != nil {
-		m.verdicts.WithLabelValues(f.NodeSet, string(f.Verdict.Trouble)).Inc()
+	if m == nil {
+		return
 	}
+	m.verdicts.WithLabelValues(f.NodeSet, string(f.Verdict.Trouble)).Inc()
+	m.givenBack.WithLabelValues(f.NodeSet, string(f.Verdict.Trouble)).Add(float64(len(f.Jobs)))
 }
 
 func (m *Metrics) gate(waited time.Duration, ready bool) {
@@ -188,6 +213,7 @@ func (m *Metrics) counts(counts []powersave.NodeSetCounts, requests, gates int) 
 	}
 	m.nodes.Reset()
 	m.floor.Reset()
+	m.breakers.Reset()
 	for _, c := range counts {
 		for state, n := range map[string]int{"total": c.Nodes, "powered_up": c.PoweredUp, "booting": c.Booting, "ready": c.Ready, "failed": c.Failed, "unknown": c.Unknown} {
 			m.nodes.WithLabelValues(c.Name, state).Set(float64(n))
@@ -196,7 +222,26 @@ func (m *Metrics) counts(counts []powersave.NodeSetCounts, requests, gates int) 
 			m.floor.WithLabelValues(c.Name, "wanted").Set(float64(f.Wanted))
 			m.floor.WithLabelValues(c.Name, "held").Set(float64(f.Held))
 		}
+		for _, b := range c.Breakers {
+			if b.State != powersave.BreakerClosed {
+				m.breakers.WithLabelValues(c.Name, b.Key.Offering, string(b.Class)).Set(1)
+			}
+		}
 	}
 	m.pending.Set(float64(requests))
 	m.gates.Set(float64(gates))
+}
+
+// underWay shows what the engine has in hand.
+func (m *Metrics) underWay(requests, boots, powerDowns powersave.InHand) {
+	if m == nil {
+		return
+	}
+	m.oldest.Reset()
+	for what, in := range map[string]powersave.InHand{"request": requests, "boot": boots, "power_down": powerDowns} {
+		m.inHand.WithLabelValues(what).Set(float64(in.Number))
+		if !in.Oldest.IsZero() {
+			m.oldest.WithLabelValues(what).Set(float64(in.Oldest.UnixMilli()) / 1000)
+		}
+	}
 }

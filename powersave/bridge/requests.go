@@ -34,7 +34,7 @@ func (b *Bridge) scan(ctx context.Context) {
 			continue
 		}
 		b.Log.Info("request", "request", r.ID, "kind", r.Kind, "nodes", r.Nodes, "jobs", len(req.Jobs), "age", began.Sub(r.Started).Round(time.Millisecond))
-		b.Metrics.request(r.Kind)
+		b.Metrics.request(r.Kind, req.ResumeTimeout)
 		b.at(StepRequest)
 		b.step(ctx, powersave.RequestAccepted{Request: req})
 	}

@@ -45,6 +45,7 @@ func (b *Bridge) publish(ctx context.Context) {
 	counts := b.engine.Counts()
 	b.History.Add(b.recorder.Counts(now, counts)...)
 	b.Metrics.counts(slices.Concat(counts, b.others()), len(b.requests), len(b.gates))
+	b.Metrics.underWay(b.engine.InHand())
 	if b.OnCounts != nil {
 		b.OnCounts(counts)
 	}

@@ -43,8 +43,8 @@ type Boot struct {
 	Reason     string    `json:"reason,omitempty"`
 }
 
-// began is when the boot was first heard of.
-func (b *Boot) began() time.Time {
+// Began is when the boot was first heard of.
+func (b *Boot) Began() time.Time {
 	for _, t := range []time.Time{b.Requested, b.Accepted, b.Created, b.Scheduled, b.Started, b.Registered} {
 		if !t.IsZero() {
 			return t
@@ -126,6 +126,9 @@ func Boots(entries []Entry) []*Boot {
 				}
 			}
 		case JobGivenBack:
+			if len(e.Jobs) == 0 {
+				continue
+			}
 			for node, b := range open {
 				if slices.Contains(b.Jobs, e.Jobs[0]) && len(b.Jobs) == 1 {
 					b.end(e.Time, GivenBack)
@@ -135,7 +138,7 @@ func Boots(entries []Entry) []*Boot {
 		default:
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *Boot) int { return cmp.Or(a.began().Compare(b.began()), byNumber(a.Node, b.Node)) })
+	slices.SortStableFunc(all, func(a, b *Boot) int { return cmp.Or(a.Began().Compare(b.Began()), byNumber(a.Node, b.Node)) })
 	return all
 }
 

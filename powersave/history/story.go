@@ -316,6 +316,9 @@ var advice = map[string]string{
 	string(powersave.TroubleLost):      "look who took the pod: preemption, eviction, or a lost host",
 }
 
+// Advice is what people can do about trouble of this class; empty: there is none.
+func Advice(class string) string { return advice[class] }
+
 func at(t, now time.Time) string {
 	if d := t.Sub(now).Round(time.Second); d > 0 {
 		return fmt.Sprintf("at %s (in %s)", t.UTC().Format(time.RFC3339), d)

@@ -114,7 +114,7 @@ func (s Story) writeBoots(out *strings.Builder) {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tREQUESTED\tCREATED\tSCHEDULED\tSTARTED\tREGISTERED\tHOST\tOFFERING\tPODS\tOUTCOME")
 	for _, b := range boots {
-		began := b.began()
+		began := b.Began()
 		since := func(t time.Time) string {
 			if t.IsZero() {
 				return "-"
@@ -135,8 +135,8 @@ func (s Story) writeBoots(out *strings.Builder) {
 func (s Story) took(b *Boot) time.Duration {
 	for _, t := range []time.Time{b.Registered, b.Ended} {
 		if !t.IsZero() {
-			return t.Sub(b.began())
+			return t.Sub(b.Began())
 		}
 	}
-	return s.Time.Sub(b.began())
+	return s.Time.Sub(b.Began())
 }
