@@ -8,7 +8,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags '-s -w' -o /out/ \
-	./cmd/slurmtide ./cmd/slurmtide-bridge ./cmd/slurmtide-scaler ./cmd/slurmtide-controller ./cmd/reconfigure ./cmd/resume ./cmd/suspend ./cmd/resume-fail ./cmd/start-gate
+	./cmd/slurmtide ./cmd/slurmtide-bridge ./cmd/slurmtide-scaler ./cmd/slurmtide-controller ./cmd/slurmtide-exporter ./cmd/reconfigure ./cmd/resume ./cmd/suspend ./cmd/resume-fail ./cmd/start-gate
 
 FROM gcr.io/distroless/static:nonroot
 COPY --from=build /out/ /usr/local/bin/

@@ -10,10 +10,10 @@ import (
 // TasksCut reports that slurmrestd cut ArrayTasks short: the array may have more pending tasks than are in it.
 func (j *Job) TasksCut() bool { return strings.Contains(j.ArrayTasks, "...") }
 
-// arrayTasks counts the tasks in an array's task list without making them: "0-99999%5" is 100,000. More is true
+// ArrayTasks counts the tasks in an array's task list without making them: "0-99999%5" is 100,000. More is true
 // when slurmrestd cut the list short with "...": it prints 64 characters at most, unless its environment has
 // SLURM_BITSTR_LEN=0. Then the tasks that are seen are counted. Source: slurm_protocol_defs.c xlate_array_task_str.
-func arrayTasks(list string) (n int, more bool) {
+func ArrayTasks(list string) (n int, more bool) {
 	list, _, _ = strings.Cut(list, "%")
 	if list == "" {
 		return 1, false

@@ -207,7 +207,7 @@ func (d *demand) look(j *Job) (JobDemand, int) {
 	v := JobDemand{ID: j.ID, Tasks: 1}
 	tasks := 1
 	if j.ArrayTasks != "" {
-		tasks, v.More = arrayTasks(j.ArrayTasks)
+		tasks, v.More = ArrayTasks(j.ArrayTasks)
 		v.Tasks = tasks
 	}
 	v.Why, v.Detail = reasonWhy(j.Reason)

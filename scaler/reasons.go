@@ -13,6 +13,12 @@ func reasonWhy(reason string) (Why, string) {
 	return WhyUnknown, fmt.Sprintf("Slurm says %q, which this version does not know", reason)
 }
 
+// KnownReason reports whether Slurm has the word: of 24.11 to 26.05.
+func KnownReason(reason string) bool {
+	_, ok := reasons[reason]
+	return ok
+}
+
 // reasons classifies every word of job_state_reason.c of Slurm 24.11 to 26.05.
 var reasons = map[string]Why{
 	// Waits for nodes, or nobody has looked yet.

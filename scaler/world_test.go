@@ -82,7 +82,7 @@ func TestArrayTasks(t *testing.T) {
 		"1-5:0,2":              {1, true},
 		"0-4294967295":         {1<<31 - 1, false},
 	} {
-		n, more := arrayTasks(list)
+		n, more := ArrayTasks(list)
 		assert.Equal(t, want.n, n, list)
 		assert.Equal(t, want.more, more, list)
 	}

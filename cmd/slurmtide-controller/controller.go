@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	urfave "github.com/urfave/cli/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,7 +47,7 @@ func controllerCommand() *urfave.Command {
 			&urfave.StringSliceFlag{Name: "kinds", Usage: "kinds whose objects are carried out, separated by commas (default: " + strings.Join(controlplane.Kinds(), ",") + ")"},
 			&urfave.IntFlag{Name: "workers", Value: 4, Usage: "objects that are handled at once"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9444", Usage: "where /metrics, /livez and /readyz are served; empty: nowhere"},
-			&urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"},
+			daemon.PprofFlag(),
 			&urfave.Float64Flag{Name: "kube-qps", Value: 50, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: 100, Usage: "requests to the API server that may come at once"},
 			daemon.LogLevelFlag(),
@@ -97,12 +96,7 @@ func runController(c *urfave.Context) error {
 		return err
 	}
 	var leading atomic.Bool
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slurmtide_controller_leading", Help: "1 while this daemon holds the Lease."}, func() float64 {
-		if leading.Load() {
-			return 1
-		}
-		return 0
-	}))
+	controlplane.ShowLeading(registry, c.String("namespace"), leading.Load)
 	parts := []func(context.Context) error{func(ctx context.Context) error {
 		return lead(ctx, config, lease, log, &leading, loop.Run)
 	}}
@@ -113,20 +107,7 @@ func runController(c *urfave.Context) error {
 		}
 		parts = append(parts, part)
 	}
-	if address := c.String("pprof-address"); address != "" {
-		part, err := daemon.Profiles(address)
-		if err != nil {
-			return err
-		}
-		parts = append(parts, part)
-	}
-	log.Info("controller starts", "version", c.App.Version, "image", c.String("image"), "namespace", c.String("namespace"))
-	if err := daemon.RunAll(ctx, parts); err != nil {
-		log.Error("controller ends", "error", err)
-		return err
-	}
-	log.Info("controller ends")
-	return nil
+	return daemon.Run(ctx, c, log, parts, "image", c.String("image"), "namespace", c.String("namespace"))
 }
 
 // leaseOf is what daemons that work in the same namespaces compete for. That of one namespace lies there: by it those of all namespaces know whom to leave it to.

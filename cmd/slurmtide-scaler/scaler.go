@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	urfave "github.com/urfave/cli/v2"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -39,9 +38,9 @@ func scalerCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName; NodeSets with this spec.clusterRef are known (required without --clusters)"},
 			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "namespace of the NodeSets; empty: there are none, and triggers give partition and node shape"},
 			&urfave.StringFlag{Name: "kubeconfig", TakesFile: true, EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
-			&urfave.StringFlag{Name: "slurmrestd", EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path (required without --clusters)"},
-			&urfave.StringFlag{Name: "jwt-key", TakesFile: true, Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"},
-			&urfave.StringFlag{Name: "jwt-user", Value: "slurm", Usage: "user the tokens are for: SlurmUser, or another operator who sees all jobs"},
+			daemon.SlurmrestdFlag("(required without --clusters)"),
+			daemon.JWTKeyFlag(),
+			daemon.JWTUserFlag("SlurmUser, or another operator who sees all jobs"),
 			&urfave.StringFlag{Name: "select-type-parameters", Usage: "SelectTypeParameters of slurm.conf, where slurmrestd does not tell, before 26.05 (default: CR_Core_Memory)"},
 			&urfave.StringFlag{Name: "clusters", TakesFile: true, Usage: "YAML file of several clusters, in place of the flags above but --kubeconfig"},
 			&urfave.StringFlag{Name: "listen", Value: ":9442", Usage: "where KEDA is answered (gRPC)"},
@@ -49,7 +48,7 @@ func scalerCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "tls-key", TakesFile: true, Usage: "its key"},
 			&urfave.StringFlag{Name: "tls-client-ca", TakesFile: true, Usage: "CA of the certificates that clients must have (default: they need none)"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9443", Usage: "where /metrics, /explain, /livez and /readyz are served; empty: nowhere"},
-			&urfave.StringFlag{Name: "pprof-address", Usage: "where Go's profiles of this daemon are served, 127.0.0.1:6060 for example; empty: nowhere"},
+			daemon.PprofFlag(),
 			&urfave.StringFlag{Name: "external-metrics", Usage: "where external.metrics.k8s.io/v1beta1 is served over HTTPS, for a plain HPA without KEDA, for example :6443 (default: nowhere)"},
 			&urfave.DurationFlag{Name: "max-age", Value: watch.DefaultMaxAge, Usage: "figures that are older are an error; when reads take long, three times as long as they take"},
 			&urfave.Float64Flag{Name: "rest", Value: watch.DefaultRest, Usage: "how long Slurm is left alone after a read, as a multiple of what the read took"},
@@ -77,8 +76,9 @@ func runScaler(c *urfave.Context) error {
 		return cli.UsageError("--external-metrics needs --tls-cert and --tls-key")
 	case c.Duration("max-age") < 2*time.Second:
 		return cli.UsageError("--max-age %v is too short: 2s is the least, %v is usual", c.Duration("max-age"), watch.DefaultMaxAge)
-	case c.Float64("rest") < 0.1:
-		return cli.UsageError("--rest %v is too little: 0.1 is the least, %v is usual", c.Float64("rest"), watch.DefaultRest)
+	}
+	if err := daemon.CheckRest(c, watch.DefaultRest); err != nil {
+		return err
 	}
 	log, err := daemon.NewLogger(c.App.ErrWriter, c.String("log-level"), c.String("log-format"))
 	if err != nil {
@@ -106,9 +106,7 @@ func runScaler(c *urfave.Context) error {
 		if options.TLS, err = external.LoadTLS(files, log); err != nil {
 			return err
 		}
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "slurmtide_scaler_certificate_expiry_timestamp_seconds", Help: "When the certificate shown to KEDA expires.",
-		}, func() float64 { return float64(options.TLS.Ends().Unix()) }))
+		external.ShowExpiry(registry, options.TLS.Ends)
 	}
 	service := external.NewService(s.sources)
 	listener, err := net.Listen("tcp", c.String("listen"))
@@ -130,20 +128,7 @@ func runScaler(c *urfave.Context) error {
 		}
 		s.parts = append(s.parts, part)
 	}
-	if address := c.String("pprof-address"); address != "" {
-		part, err := daemon.Profiles(address)
-		if err != nil {
-			return err
-		}
-		s.parts = append(s.parts, part)
-	}
-	log.Info("scaler starts", "version", c.App.Version, "clusters", strings.Join(s.names, ","), "listen", listener.Addr().String(), "tls", options.TLS != nil, "client_certificates", c.String("tls-client-ca") != "")
-	if err := daemon.RunAll(ctx, s.parts); err != nil {
-		log.Error("scaler ends", "error", err)
-		return err
-	}
-	log.Info("scaler ends")
-	return nil
+	return daemon.Run(ctx, c, log, s.parts, "clusters", strings.Join(s.names, ","), "listen", listener.Addr().String(), "tls", options.TLS != nil, "client_certificates", c.String("tls-client-ca") != "")
 }
 
 // setup puts the clusters together.

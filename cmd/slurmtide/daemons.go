@@ -26,6 +26,10 @@ func controllerCommand() *urfave.Command {
 	return daemonCommand("controller", "run Slurm control planes on Kubernetes")
 }
 
+func exporterCommand() *urfave.Command {
+	return daemonCommand("exporter", "serve Prometheus metrics of Slurm's nodes, jobs, partitions and scheduler")
+}
+
 // daemonCommand starts the daemon slurmtide-NAME. Daemons are not part of this program because the clients of
 // Kubernetes and slurmrestd would slow down the start of every command.
 func daemonCommand(name, usage string) *urfave.Command {

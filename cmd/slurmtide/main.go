@@ -30,6 +30,7 @@ func newApp() *urfave.App {
 			bridgeCommand(),
 			scalerCommand(),
 			controllerCommand(),
+			exporterCommand(),
 			statusCommand(),
 			topCommand(),
 			explainCommand(),

@@ -87,7 +87,7 @@ cd "$root"
 # Programs write their pages themselves: after all else, since it is compiled into them.
 pages() {
 	mkdir -p "$out/man"
-	for program in slurmtide slurmtide-bridge slurmtide-controller slurmtide-scaler; do
+	for program in slurmtide slurmtide-bridge slurmtide-controller slurmtide-exporter slurmtide-scaler; do
 		env -u SLURM_CONF go run "./cmd/$program" __man "$out/man"
 	done
 }

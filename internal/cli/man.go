@@ -12,7 +12,7 @@ import (
 )
 
 // daemons are described in section 8 of the manual, all else in section 1.
-var daemons = []string{"bridge", "controller", "scaler"}
+var daemons = []string{"bridge", "controller", "exporter", "scaler"}
 
 // ManPages are the manual pages of a program's commands by file name, in roff, and, if the app has a UsageText, that of the program itself. Commands that are
 // other programs' (they have a BashComplete) are left to those.

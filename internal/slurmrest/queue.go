@@ -72,17 +72,22 @@ const opPartitions = "list partitions"
 
 // QueuePartitions reads all partitions.
 func (c *Client) QueuePartitions(ctx context.Context) ([]scaler.Partition, error) {
-	var list []scaler.Partition
-	err := c.do(ctx, call{op: opPartitions, build: func(a *api) request { return a.partitions }, repeatable: true, read: func(body io.Reader) (answer.Envelope, error) {
-		r := answer.Partitions{}
-		env, err := answer.Decode(body, "partitions", r.Read)
-		list = r.List
-		return env, err
-	}})
+	var r *answer.Partitions
+	err := c.eachPartition(ctx, func() func(*json.Decoder) error {
+		r = &answer.Partitions{}
+		return r.Read
+	})
 	if err != nil {
 		return nil, err
 	}
-	return list, nil
+	return r.List, nil
+}
+
+// eachPartition hands all partitions to what begin gives, which is called again when a read starts anew.
+func (c *Client) eachPartition(ctx context.Context, begin func() func(*json.Decoder) error) error {
+	return c.do(ctx, call{op: opPartitions, build: func(a *api) request { return a.partitions }, repeatable: true, read: func(body io.Reader) (answer.Envelope, error) {
+		return answer.Decode(body, "partitions", begin())
+	}})
 }
 
 // QueueNodes reads all nodes. There is no way to ask only for what changed: with update_time slurmrestd 24.11 fails when nodes
@@ -119,10 +124,7 @@ func (c *Client) QueueJobs(ctx context.Context, since time.Time) ([]scaler.Job, 
 		read: func(body io.Reader) (answer.Envelope, error) {
 			r := answer.NewQueue()
 			env, err := answer.Decode(body, "jobs", r.Read)
-			list, at = r.List, env.LastUpdate.Time()
-			if at.IsZero() && (since.IsZero() || r.Total > 0) {
-				at = time.Unix(1, 0) // it does not tell: the next call will get all
-			}
+			list, at = r.List, listedAt(env, since, r.Total)
 			return env, err
 		},
 	})
@@ -131,6 +133,15 @@ func (c *Client) QueueJobs(ctx context.Context, since time.Time) ([]scaler.Job, 
 	}
 	c.completeLists(ctx, list)
 	return list, at, nil
+}
+
+// listedAt is slurmctld's clock at an answer with jobs; zero: it says that none has changed since.
+func listedAt(env answer.Envelope, since time.Time, jobs int) time.Time {
+	at := env.LastUpdate.Time()
+	if at.IsZero() && (since.IsZero() || jobs > 0) {
+		return time.Unix(1, 0) // it does not tell: the next call will get all
+	}
+	return at
 }
 
 // queuedJobs asks in the newest version that tells how jobs share their nodes.

@@ -31,6 +31,20 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
+// ShowLeading registers what tells whether this daemon works. Daemons that are limited to a namespace lead each in its own: it becomes a label then.
+func ShowLeading(registry prometheus.Registerer, namespace string, leading func() bool) {
+	opts := prometheus.GaugeOpts{Name: "slurmtide_controller_leading", Help: "1 while this daemon holds the Lease; works_in: the only namespace that it is for."}
+	if namespace != "" {
+		opts.ConstLabels = prometheus.Labels{"works_in": namespace}
+	}
+	registry.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 {
+		if leading() {
+			return 1
+		}
+		return 0
+	}))
+}
+
 func (m *Metrics) took(kind string, d time.Duration, failed bool) {
 	if m == nil {
 		return

@@ -201,16 +201,20 @@ func (r *Nodes) state(raw json.RawMessage) (powersave.NodeState, error) {
 	if len(words) == 0 {
 		return 0, errors.New("it is missing") // an answer without states must not look like a healthy node
 	}
-	// v0.0.45 adds words for two pairs of flags, besides the flags themselves.
+	s := singleWords(words)
+	r.states[string(raw)] = s
+	return s, nil
+}
+
+// singleWords leaves out the words that v0.0.45 adds for two pairs of flags, besides the flags themselves.
+func singleWords(words []string) powersave.NodeState {
 	single := make([]string, 0, len(words))
 	for _, w := range words {
 		if w != "POWER_DOWN_ASAP" && w != "POWER_DOWN_FORCE" {
 			single = append(single, w)
 		}
 	}
-	s := powersave.ParseNodeState(single)
-	r.states[string(raw)] = s
-	return s, nil
+	return powersave.ParseNodeState(single)
 }
 
 func (r *Nodes) list(raw json.RawMessage) ([]string, error) {

@@ -1,0 +1,116 @@
+package exporter
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+func TestCatalogue(t *testing.T) {
+	seen := map[string]bool{}
+	for _, m := range Catalogue {
+		assert.False(t, seen[m.Name], "%s is there twice", m.Name)
+		seen[m.Name] = true
+		assert.Regexp(t, `^slurm_[a-z_]+$`, m.Name)
+		assert.Equal(t, m.Counter, strings.HasSuffix(m.Name, "_total"), m.Name)
+		assert.Regexp(t, `^[A-Z1].*\. Source: GET .*\.$`, m.Help, m.Name)
+		assert.Contains(t, Sources, m.Source, m.Name)
+		for _, label := range m.Labels {
+			assert.NotContains(t, []string{"job", "job_id", "cluster"}, label, m.Name)
+			assert.False(t, (label == "node" || label == "user" || label == "account") && m.Needs == "", "%s{%s} without a flag", m.Name, label)
+		}
+	}
+}
+
+// Every metric of the catalogue can be had, each sample has the labels of its metric, and those that a flag asks for are not there without it.
+func TestEverySampleIsInCatalogue(t *testing.T) {
+	all := func(o Options) map[*Metric]bool {
+		nodes, jobs := NewNodeTally(o), NewJobTally(time.Unix(100, 0), o)
+		nodes.Add(Node{Name: "n", State: powersave.NodeIdle | powersave.NodeCloud, Partitions: []string{"p"}, CPUs: 1, Memory: 1, Gres: "gpu:1"})
+		jobs.Add(Job{State: powersave.JobPending, Partitions: "p", User: "u", Eligible: time.Unix(50, 0)})
+		var gpus GPUSeconds
+		gpus.Read(time.Unix(0, 0), nodes.GPUs(), time.Minute)
+		var sums NodeSums
+		sums.Read(time.Unix(0, 0), NewNodeTally(o), time.Minute)
+		failed := NewNodeTally(o)
+		failed.Add(Node{Name: "n", State: powersave.NodeDown})
+		sums.Read(time.Unix(0, 0), failed, time.Minute)
+		one := map[string]float64{"end_job_queue": 1}
+		diag := Diag{Since: time.Unix(1, 0), BackfillAt: time.Unix(1, 0), Main: Cycles{Exits: one}, RPCs: []RPC{{Name: "REQUEST_PING"}}, Users: []RPC{{Name: "u"}}}
+		have := map[*Metric]bool{}
+		for _, list := range [][]Sample{nodes.Samples(), jobs.Samples(), gpus.Samples(), sums.Samples(o), diag.Samples(o), PartitionSamples([]Partition{{Name: "p", State: "UP"}})} {
+			for _, s := range list {
+				have[s.Metric] = true
+				assert.Len(t, s.Labels, len(s.Metric.Labels), s.Metric.Name)
+			}
+		}
+		return have
+	}
+	asked, plain := all(Options{PerNode: true, PerUser: true}), all(Options{})
+	for _, m := range Catalogue {
+		assert.True(t, asked[m], "%s never has a sample", m.Name)
+		assert.Equal(t, m.Needs == "", plain[m], m.Name)
+	}
+}
+
+func TestDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../docs/exporter.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(page), "\n"+Table()+"\n", "docs/exporter.md lacks this table, or has an older one")
+}
+
+func TestDiagSamples(t *testing.T) {
+	d := Diag{
+		Main:           Cycles{Count: 4, Sum: 2_500_000, Exits: map[string]float64{"max_sched_time": 1}},
+		Backfill:       Cycles{Last: 30_000_000},
+		BackfillActive: true,
+		RPCs:           []RPC{{"0", 1, 1_000_000, 3, 5}, {"REQUEST_PING", 7, 3_000_000, 1, 2}, {"0", 2, 2_000_000, 4, 6}},
+		Users:          []RPC{{Name: "root", Count: 9}},
+	}
+	got := d.Samples(Options{})
+	assert.InDelta(t, 2.5, value(t, got, mCycleSeconds, "main"), 1e-9)
+	assert.InDelta(t, 30, value(t, got, mCycleLast, "backfill"), 1e-9)
+	assert.InDelta(t, 1, value(t, got, mCycleExits, "main", "max_sched_time"), 0)
+	assert.InDelta(t, 1, value(t, got, mBackfillActive), 0)
+	assert.InDelta(t, 3, value(t, got, mRPCSeconds, "REQUEST_PING"), 1e-9)
+	assert.InDelta(t, 3, value(t, got, mRPCs, "0"), 0, "two without a name are one series")
+	assert.InDelta(t, 3, value(t, got, mRPCSeconds, "0"), 1e-9)
+	assert.InDelta(t, 7, value(t, got, mRPCQueued, "0"), 0)
+	assert.InDelta(t, 11, value(t, got, mRPCDropped, "0"), 0)
+	for _, s := range got {
+		assert.NotEqual(t, mUserRPCs, s.Metric)
+		assert.False(t, s.Metric == mSince || s.Metric == mBackfillAt, "a time that is not known is not 1970")
+	}
+}
+
+func TestPartitionSamples(t *testing.T) {
+	got := PartitionSamples([]Partition{{"a", "UP", 10, 20}, {"b", "DRAIN", 0, 0}})
+	assert.InDelta(t, 1, value(t, got, mPartitionState, "a", "up"), 0)
+	assert.InDelta(t, 0, value(t, got, mPartitionState, "a", "down"), 0)
+	assert.InDelta(t, 1, value(t, got, mPartitionState, "b", "drain"), 0)
+	assert.InDelta(t, 20, value(t, got, mPartitionConfiguredCPUs, "a"), 0)
+}
+
+func TestGPUSeconds(t *testing.T) {
+	var s GPUSeconds
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
+	s.Read(at(100), map[string]Amount{"h100": {Allocated: 2, Off: 6}}, time.Minute)
+	assert.InDelta(t, 0, value(t, s.Samples(), mGPUSeconds, "h100", "allocated"), 0)
+	s.Read(at(115), map[string]Amount{"h100": {Allocated: 4, Idle: 4}, "": {Idle: 1}}, time.Minute)
+	assert.InDelta(t, 30, value(t, s.Samples(), mGPUSeconds, "h100", "allocated"), 0, "what was seen counts until the next look")
+	assert.InDelta(t, 90, value(t, s.Samples(), mGPUSeconds, "h100", "off"), 0)
+	s.Read(at(1000), map[string]Amount{"h100": {Allocated: 8}}, time.Minute)
+	assert.InDelta(t, 30, value(t, s.Samples(), mGPUSeconds, "h100", "allocated"), 0, "nobody knows what was for a quarter of an hour")
+	s.Read(at(1010), nil, time.Minute)
+	s.Read(at(1020), nil, time.Minute)
+	assert.InDelta(t, 110, value(t, s.Samples(), mGPUSeconds, "h100", "allocated"), 0, "a sum stays when its GPUs are gone")
+	s.Read(at(1030), map[string]Amount{"h100": {Allocated: 8}}, time.Minute)
+	s.Read(at(1000), map[string]Amount{"h100": {Allocated: 8}}, time.Minute)
+	assert.InDelta(t, 110, value(t, s.Samples(), mGPUSeconds, "h100", "allocated"), 0, "a clock that was set back takes nothing away")
+}

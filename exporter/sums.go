@@ -1,0 +1,58 @@
+package exporter
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// faults are states of nodes that something is wrong with, which nobody has asked for.
+var faults = []string{"down", "not_responding", "invalid"}
+
+// NodeSums sums up how long nodes were in which state, and how often they failed. What a read showed counts until the next one.
+type NodeSums struct {
+	at      time.Time
+	states  map[string]int64  // nodes
+	faulty  map[string]string // state by node
+	seconds map[string]float64
+	failed  map[string]float64 // by state
+	nodes   map[string]float64 // how often each failed
+}
+
+// Read takes what a read showed that began at a time. If the one before is more than most ago, nobody knows what was between, and it counts nothing.
+func (s *NodeSums) Read(at time.Time, t *NodeTally, most time.Duration) {
+	if s.seconds == nil {
+		s.seconds, s.failed, s.nodes = map[string]float64{}, map[string]float64{}, map[string]float64{}
+	}
+	if passed := at.Sub(s.at); passed > 0 && passed <= most {
+		for state, n := range s.states {
+			s.seconds[state] += float64(n) * passed.Seconds()
+		}
+	}
+	if s.faulty != nil { // what is wrong at the first read may have been so for weeks
+		for node, state := range t.faulty {
+			if s.faulty[node] == "" {
+				s.failed[state]++
+				s.nodes[node]++
+			}
+		}
+	}
+	s.at, s.states, s.faulty = at, t.all.states, t.faulty
+}
+
+// Samples are the sums, also of nodes that are there no more.
+func (s *NodeSums) Samples(o Options) []Sample {
+	var out samples
+	for _, word := range nodeWords {
+		out.value(mNodeSeconds, s.seconds[word], word)
+	}
+	for _, word := range faults {
+		out.value(mNodesFailed, s.failed[word], word)
+	}
+	if o.PerNode {
+		for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
+			out.value(mNodeFailed, s.nodes[name], name)
+		}
+	}
+	return out.list
+}

@@ -1,0 +1,78 @@
+package exporter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/slurmtide/slurmtide/powersave"
+)
+
+func TestNodeSums(t *testing.T) {
+	var s NodeSums
+	read := func(seconds int64, states map[string]powersave.NodeState) {
+		tally := NewNodeTally(Options{PerNode: true})
+		for name, state := range states {
+			tally.Add(Node{Name: name, State: state})
+		}
+		s.Read(time.Unix(seconds, 0), tally, time.Minute)
+	}
+	seconds := func(state string) float64 { return value(t, s.Samples(Options{}), mNodeSeconds, state) }
+	failed := func(state string) float64 { return value(t, s.Samples(Options{}), mNodesFailed, state) }
+	const (
+		up, down, silent = powersave.NodeMixed, powersave.NodeDown, powersave.NodeIdle | powersave.NodeNotResponding
+		off              = powersave.NodeIdle | powersave.NodePoweredDown
+	)
+	read(100, map[string]powersave.NodeState{"a": up, "b": down, "c": off})
+	assert.Zero(t, failed("down"), "b may have been down for weeks")
+	assert.Zero(t, seconds("mixed"))
+	read(115, map[string]powersave.NodeState{"a": silent, "b": down, "c": off})
+	assert.InDelta(t, 15, seconds("mixed"), 0)
+	assert.InDelta(t, 15, seconds("powered_down"), 0)
+	assert.InDelta(t, 1, failed("not_responding"), 0)
+	read(130, map[string]powersave.NodeState{"a": down, "b": up, "c": off | powersave.NodeDrain})
+	assert.Zero(t, failed("down"), "a has failed once, and c not at all")
+	assert.InDelta(t, 15, seconds("not_responding"), 0)
+	assert.InDelta(t, 30, seconds("down"), 0)
+	read(145, map[string]powersave.NodeState{"a": up, "b": down, "d": down})
+	assert.InDelta(t, 2, failed("down"), 0, "b again, and d, which nobody has seen before")
+	read(160, map[string]powersave.NodeState{"a": down, "b": down, "d": down})
+	assert.InDelta(t, 3, failed("down"), 0)
+	read(1000, nil)
+	assert.InDelta(t, 30+15+30, seconds("down"), 0, "nobody knows what was for a quarter of an hour")
+	read(1010, map[string]powersave.NodeState{"a": down})
+	read(900, map[string]powersave.NodeState{"a": down})
+	assert.InDelta(t, 75, seconds("down"), 0, "a clock that was set back takes nothing away")
+
+	got := s.Samples(Options{PerNode: true})
+	assert.InDelta(t, 3, value(t, got, mNodeFailed, "a"), 0, "it was down again at 1010, and still is")
+	assert.InDelta(t, 1, value(t, got, mNodeFailed, "b"), 0, "it was down when it was first seen")
+	for _, sample := range got {
+		assert.False(t, sample.Metric == mNodeFailed && sample.Labels[0] == "c")
+	}
+	for _, sample := range s.Samples(Options{}) {
+		assert.NotEqual(t, mNodeFailed, sample.Metric, "nobody has asked for nodes")
+	}
+}
+
+func TestNodeInfo(t *testing.T) {
+	tally := NewNodeTally(Options{PerNode: true})
+	tally.Add(Node{Name: "a", State: powersave.NodeDown, Address: "10.0.0.7", Instance: "i-1", Reservation: "week", Reason: "ECC errors é" + string(make([]byte, 1000)), Comment: "rack 7"})
+	for _, s := range tally.Samples() {
+		if s.Metric == mNodeInfo {
+			assert.Equal(t, []string{"a", "10.0.0.7", "i-1", "week"}, s.Labels[:4])
+			assert.Contains(t, s.Labels[4], "ECC errors é")
+			assert.LessOrEqual(t, len(s.Labels[4]), mostWords)
+			assert.Equal(t, "rack 7", s.Labels[5])
+			return
+		}
+	}
+	t.Error("there is none")
+}
+
+func TestShort(t *testing.T) {
+	for text, want := range map[string]string{"": "", "abc": "abc", "abcd": "abcd", "abcde": "abcd", "abcé": "abc", "éé": "éé", "ééé": "éé"} {
+		assert.Equal(t, want, short(text, 4), text)
+	}
+}
