@@ -35,7 +35,7 @@ clean: ## remove bin/ and out/
 ##@ Test
 
 .PHONY: test
-test: vet lint unit shells charts simulate localcluster-unit fuzz verify-generated localcluster-integration integration ## everything: vet, lint, unit tests, shells, charts, simulator, fuzz smoke, generated files, integration with both Slurm versions
+test: vet lint unit page shells charts alerts simulate localcluster-unit fuzz verify-generated localcluster-integration integration ## everything: vet, lint, unit tests, the page in a browser, shells, charts, alerts, simulator, fuzz smoke, generated files, integration with both Slurm versions
 
 .PHONY: vet
 vet: ## go vet, with every build tag
@@ -43,6 +43,8 @@ vet: ## go vet, with every build tag
 	$(GO) vet -tags integration ./...
 	$(GO) vet -tags integration,load,faults,keda,scale,controlplane,charts ./test/... ./powersave/bridge
 	$(GO) vet -tags mutants ./powersave/sim
+	$(GO) vet -tags browser ./powersave/page
+	$(GO) vet -tags promtool ./test/monitoring
 
 .PHONY: lint
 lint: ## golangci-lint with .golangci.yml, shellcheck on the scripts
@@ -51,6 +53,11 @@ lint: ## golangci-lint with .golangci.yml, shellcheck on the scripts
 .PHONY: unit
 unit: ## unit tests with the race detector
 	hack/gotest.sh -race ./...
+
+.PHONY: page
+page: ## the bridge's page in a real Chromium: keyboard, phone, dark, accessibility; pictures in out/page/
+	hack/need.sh chromium chromium
+	$(GO) test -count=1 -tags browser -run TestBrowser ./powersave/page
 
 .PHONY: shells
 shells: ## completion in bash, zsh and fish
@@ -61,6 +68,10 @@ shells: ## completion in bash, zsh and fish
 .PHONY: charts
 charts: ## lint and render the Helm charts; builds Helm once
 	$(GO) test -count=1 -tags charts ./test/charts
+
+.PHONY: alerts
+alerts: ## Prometheus's promtool on alerts and dashboards: are they understood, and does each alert fire when it should
+	$(GO) test -count=1 -tags promtool ./test/monitoring
 
 .PHONY: simulate
 simulate: SCHEDULES ?= 20000

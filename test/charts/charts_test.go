@@ -5,12 +5,10 @@ package charts
 
 import (
 	"bytes"
-	"encoding/json"
-	"io/fs"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -129,6 +127,11 @@ func TestWrongValues(t *testing.T) {
 		"scaler":          {"slurmtide", "scaler: {enabled: true}", "scaler.clusters is empty: name a cluster and its slurmrestd"},
 		"slurmrestd":      {"slurmtide", "scaler: {enabled: true, clusters: [{name: tide}]}", "at '/scaler/clusters/0': missing property 'slurmrestd'"},
 		"client ca":       {"slurmtide", "scaler: {enabled: true, clusters: [{name: a, slurmrestd: b}], tls: {clientCA: true}}", "scaler.tls.clientCA wants scaler.tls.secretName"},
+		"exporter":        {"slurmtide", "exporter: {enabled: true}", "exporter.clusters is empty: name a cluster and its slurmrestd"},
+		"two exporters":   {"slurmtide", "exporter: {enabled: true, replicas: 2, clusters: [{name: a, slurmrestd: b}]}", "exporter.replicas: one for each cluster is enough"},
+		"two of a name":   {"slurmtide", "exporter: {enabled: true, clusters: [{name: a_b, slurmrestd: b}, {name: A-b, slurmrestd: b}]}", "exporter.clusters: the names a_b and A-b would have the same Deployment"},
+		"a long one":      {"slurmtide", "{fullnameOverride: a12345678901234567890123456789012345678, exporter: {enabled: true, clusters: [{name: b1234567890123456789, slurmrestd: b}]}}", "which has more than 63 characters: set a shorter fullnameOverride"},
+		"cluster's name":  {"slurmtide", "exporter: {enabled: true, clusters: [{name: a/b, slurmrestd: b}]}", "at '/exporter/clusters/0/name': 'a/b' does not match pattern"},
 		"metrics TLS":     {"slurmtide", "scaler: {enabled: true, clusters: [{name: a, slurmrestd: b}], externalMetrics: {enabled: true}}", "scaler.externalMetrics wants TLS"},
 		"field of a CRD":  {"slurm", "controller: {spec: {extraconf: a}}", "at '/controller/spec': additional properties 'extraconf' not allowed"},
 		"type in a CRD":   {"slurm", "restApi: {spec: {replicas: many}}", "at '/restApi/spec/replicas': got string, want integer"},
@@ -242,6 +245,43 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// The flags that the chart gives are there, the exporter listens where its Service leads, and it has no token for Kubernetes, which it does not ask.
+func TestExporter(t *testing.T) {
+	man, err := os.ReadFile(root + "man/slurmtide-exporter.8")
+	require.NoError(t, err)
+	page := strings.ReplaceAll(string(man), `\-`, "-")
+	out, said, err := render(t, "slurmtide", cases(t)["slurmtide-all"])
+	require.NoError(t, err, said)
+	services, seen := map[string]*corev1.Service{}, 0
+	for _, object := range decode(t, out) {
+		switch object := object.(type) {
+		case *corev1.Service:
+			services[object.Name] = object
+		case *appsv1.Deployment:
+			pod := object.Spec.Template
+			c := pod.Spec.Containers[0]
+			if c.Name != "exporter" {
+				continue
+			}
+			seen++
+			for _, arg := range c.Args[1:] {
+				flag, _, _ := strings.Cut(arg, "=")
+				assert.Contains(t, page, `\fB`+flag+`\fR`, "there is no such flag")
+			}
+			assert.Contains(t, page, fmt.Sprintf("(default: :%d)", c.Ports[0].ContainerPort))
+			assert.False(t, *pod.Spec.AutomountServiceAccountToken)
+			service := services[object.Name]
+			require.NotNil(t, service, object.Name)
+			assert.Equal(t, c.Ports[0].ContainerPort, service.Spec.Ports[0].Port)
+			for key, value := range service.Spec.Selector {
+				assert.Equal(t, value, pod.Labels[key])
+			}
+			assert.Equal(t, service.Spec.Selector, object.Spec.Selector.MatchLabels)
+		}
+	}
+	assert.Equal(t, 2, seen)
+}
+
 // lines are the verbs of rules, one by one.
 func lines(rules []rbacv1.PolicyRule) (all []string) {
 	for _, r := range rules {
@@ -309,57 +349,46 @@ func TestPodSecurity(t *testing.T) {
 	assert.Positive(t, seen)
 }
 
-var metric = regexp.MustCompile(`slurmtide_[a-z_]+`)
-
-// Alerts and dashboards ask for metrics that the daemons have.
-func TestMetrics(t *testing.T) {
-	have := map[string]bool{}
-	name := regexp.MustCompile(`"(slurmtide_[a-z_]+)"|\bdesc\("([a-z_]+)"`) // desc is the scaler's
-	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, m := range name.FindAllSubmatch(text, -1) {
-			have[string(m[1])] = true
-			have["slurmtide_scaler_"+string(m[2])] = true
-		}
-		return err
-	}))
-	require.True(t, have["slurmtide_readable"])
-	for _, chart := range []string{"slurmtide", "slurm"} {
-		out, said, err := render(t, chart, cases(t)[chart+"-all"])
-		require.NoError(t, err, said)
-		asked := metric.FindAllString(out, -1)
-		require.NotEmpty(t, asked)
-		for _, m := range asked {
-			assert.True(t, have[m] || have[strings.TrimSuffix(m, "_bucket")], "%s: there is no metric %s", chart, m)
-		}
+// PrometheusRules are the files of alerts, which test/monitoring looks after, with matchers for the release put before those of each metric.
+func TestAlerts(t *testing.T) {
+	type group struct {
+		Name  string
+		Rules []map[string]any
 	}
-}
-
-func TestDashboards(t *testing.T) {
-	files, err := filepath.Glob(root + "helm/*/dashboards/*.json")
-	require.NoError(t, err)
-	require.Len(t, files, 2)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		var board struct {
-			Panels []struct {
-				ID      int
-				Title   string
-				Targets []struct{ Expr string }
+	for _, test := range []struct{ chart, of, file, matchers string }{
+		{"slurm", "slurmtide-bridge", "bridge", `namespace="slurm",service="tide-1-controller"`},
+		{"slurmtide", "slurmtide-exporter", "exporter", `namespace="slurmtide-system"`},
+		{"slurmtide", "slurmtide-controller", "controller", `namespace="slurmtide-system"`},
+		{"slurmtide", "slurmtide-scaler", "scaler", `namespace="slurmtide-system"`},
+	} {
+		t.Run(test.file, func(t *testing.T) {
+			text, err := os.ReadFile(root + "helm/" + test.chart + "/alerts/" + test.file + ".yaml")
+			require.NoError(t, err)
+			var want struct{ Groups []group }
+			require.NoError(t, yaml.Unmarshal(text, &want))
+			require.Len(t, want.Groups, 1)
+			out, said, err := render(t, test.chart, cases(t)[test.chart+"-all"])
+			require.NoError(t, err, said)
+			var got []group
+			for _, document := range strings.Split("\n"+out, "\n---\n") {
+				var object struct {
+					Kind string
+					Spec struct{ Groups []group }
+				}
+				require.NoError(t, yaml.Unmarshal([]byte(document), &object))
+				if object.Kind == "PrometheusRule" {
+					got = append(got, object.Spec.Groups...)
+				}
 			}
-		}
-		require.NoError(t, json.Unmarshal(text, &board), file)
-		for i, panel := range board.Panels {
-			assert.Equal(t, i+1, panel.ID, file)
-			assert.NotEmpty(t, panel.Title, file)
-			for _, target := range panel.Targets {
-				assert.Contains(t, target.Expr, `namespace="$namespace"`, "%s: %s", file, panel.Title)
+			i := slices.IndexFunc(got, func(g group) bool { return g.Name == test.of })
+			require.GreaterOrEqual(t, i, 0, "%v", got)
+			for _, r := range got[i].Rules {
+				expr := r["expr"].(string)
+				assert.Equal(t, strings.Count(expr, "{"), strings.Count(expr, "{"+test.matchers), expr)
+				r["expr"] = strings.ReplaceAll(strings.ReplaceAll(expr, test.matchers+",", ""), test.matchers, "")
 			}
-		}
+			assert.Equal(t, want.Groups[0], got[i])
+		})
 	}
 }
 

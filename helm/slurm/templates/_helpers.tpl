@@ -76,3 +76,14 @@ Controller's unless the Accounting, which it has in common with others, names an
 {{- $ours := dict "name" "slurmd" "image" (include "slurm.image" $top) "imagePullPolicy" $top.Values.image.pullPolicy "command" (list "/bin/sh" "-c" $keep "sh") }}
 {{- toYaml (merge (dict "env" (concat $env ($slurmd.env | default list))) $slurmd $ours) }}
 {{- end }}
+
+{{- /* The groups of a file of alerts, each metric with matchers before its own: (list $ file matchers). */}}
+{{- define "slurm.alerts" -}}
+{{- $ours := list }}
+{{- range $label, $value := index . 2 }}{{ $ours = append $ours (printf "%s=%q" $label $value) }}{{ end }}
+{{- $ours = join "," $ours | replace "$" "$$" }}
+{{- $text := (index . 0).Files.Get (printf "alerts/%s.yaml" (index . 1)) }}
+{{- $text = regexReplaceAll `(slurm[a-z_]*\{)([a-z])` $text (printf "${1}%s,${2}" $ours) }}
+{{- $text = regexReplaceAll `(slurm[a-z_]*)\{\}` $text (printf "${1}{%s}" $ours) }}
+{{- regexReplaceAll `(?s)^.*\ngroups:\n` $text "" | trim }}
+{{- end }}

@@ -99,3 +99,14 @@ resources: {{- toYaml . | nindent 2 }}
 env: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+
+{{- /* The groups of a file of alerts, each metric with matchers before its own: (list $ file matchers). */}}
+{{- define "slurmtide.alerts" -}}
+{{- $ours := list }}
+{{- range $label, $value := index . 2 }}{{ $ours = append $ours (printf "%s=%q" $label $value) }}{{ end }}
+{{- $ours = join "," $ours | replace "$" "$$" }}
+{{- $text := (index . 0).Files.Get (printf "alerts/%s.yaml" (index . 1)) }}
+{{- $text = regexReplaceAll `(slurm[a-z_]*\{)([a-z])` $text (printf "${1}%s,${2}" $ours) }}
+{{- $text = regexReplaceAll `(slurm[a-z_]*)\{\}` $text (printf "${1}{%s}" $ours) }}
+{{- regexReplaceAll `(?s)^.*\ngroups:\n` $text "" | trim }}
+{{- end }}
