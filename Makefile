@@ -25,7 +25,7 @@ build: ## build the programs into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 .PHONY: generate
-generate: ## regenerate clients, deep copies and CRDs from the types, the values of the charts, and the manual pages
+generate: ## regenerate clients, deep copies and CRDs from the types, the values of the charts, the manual pages, and the list of metrics
 	hack/codegen/generate.sh
 
 .PHONY: clean

@@ -1,10 +1,5 @@
 package exporter
 
-import (
-	"fmt"
-	"strings"
-)
-
 // Source is what is read of slurmrestd for a metric.
 type Source string
 
@@ -45,7 +40,7 @@ func (s *samples) value(m *Metric, v float64, labels ...string) {
 	s.list = append(s.list, Sample{m, labels, v})
 }
 
-// Catalogue has every metric, in the order of the documentation.
+// Catalogue has every metric.
 var Catalogue []*Metric
 
 func gauge(source Source, name, help string, labels ...string) *Metric {
@@ -91,7 +86,7 @@ var (
 	mGres         = gauge(FromNodes, "slurm_gres", "Generic resources (GPUs) by type and use; type is empty where slurm.conf gives none.", "gres", "type", "use")
 	mGresUnread   = gauge(FromNodes, "slurm_nodes_gres_unread", "Nodes whose generic resources cannot be read; they are missing in slurm_gres.")
 	mGPUSeconds   = counter(FromNodes, "slurm_gpu_seconds_total", "Seconds of GPUs by type and use, summed up by the exporter from read to read; times without reads are not in it.", "type", "use")
-	mNodeSeconds  = counter(FromNodes, "slurm_nodes_seconds_total", "Seconds of nodes by state, summed up likewise.", "state")
+	mNodeSeconds  = counter(FromNodes, "slurm_nodes_seconds_total", "Seconds of nodes by state, summed up by the exporter from read to read; times without reads are not in it.", "state")
 	mNodesFailed  = counter(FromNodes, "slurm_nodes_failures_total", "Nodes that have become down, not_responding or invalid, as reads show it; a node that is drained has not failed.", "state")
 
 	mPartitionNodes  = gauge(FromNodes, "slurm_partition_nodes", "Nodes of a partition by state; a node may be in several partitions.", "partition", "state")
@@ -104,33 +99,33 @@ var (
 	mNodeFlag            = node("slurm_node_flag", "1 for each word beside the node's base state.", "flag")
 	mNodePartition       = node("slurm_node_partition", "1 for each partition of the node.", "partition")
 	mNodeCPUs            = node("slurm_node_cpus", "CPUs of the node for jobs.")
-	mNodeCPUsAllocated   = node("slurm_node_cpus_allocated", "CPUs that jobs have.")
-	mNodeMemory          = node("slurm_node_memory_bytes", "Bytes of RealMemory.")
-	mNodeMemoryAllocated = node("slurm_node_memory_allocated_bytes", "Bytes that jobs have asked for.")
+	mNodeCPUsAllocated   = node("slurm_node_cpus_allocated", "CPUs of the node that jobs have.")
+	mNodeMemory          = node("slurm_node_memory_bytes", "Bytes of the node's RealMemory.")
+	mNodeMemoryAllocated = node("slurm_node_memory_allocated_bytes", "Bytes of the node's RealMemory that jobs have asked for.")
 	mNodeMemoryFree      = node("slurm_node_memory_free_bytes", "Bytes that the node's operating system had free when slurmd last told.")
-	mNodeLoad            = node("slurm_node_load", "The operating system's load average when slurmd last told.")
+	mNodeLoad            = node("slurm_node_load", "Load average of the node's operating system when slurmd last told.")
 	mNodeGres            = node("slurm_node_gres", "Generic resources of the node.", "gres", "type")
 	mNodeFailed          = nodeCounter("slurm_node_failures_total", "How often the node has failed, as in slurm_nodes_failures_total.")
-	mNodeGresAllocated   = node("slurm_node_gres_allocated", "Generic resources that jobs have.", "gres", "type")
+	mNodeGresAllocated   = node("slurm_node_gres_allocated", "Generic resources of the node that jobs have.", "gres", "type")
 
 	mJobs        = gauge(FromJobs, "slurm_jobs", "Jobs by base state; each task of an array is one, and each component of a het job. Ended ones count until slurmctld forgets them (MinJobAge).", "state")
 	mJobsFlagged = gauge(FromJobs, "slurm_jobs_flagged", "Jobs by the words that stand beside their base state; other: words that the exporter does not know.", "flag")
 	mPending     = gauge(FromJobs, "slurm_jobs_pending", "Pending jobs by Slurm's word for the reason; other: words that the exporter does not know.", "reason")
-	mJobsCPUs    = gauge(FromJobs, "slurm_jobs_cpus", "CPUs that jobs have, or ask for.", "state")
-	mJobsNodes   = gauge(FromJobs, "slurm_jobs_nodes", "Nodes that jobs have, or ask for; a node with two jobs is two.", "state")
-	mJobsMemory  = gauge(FromJobs, "slurm_jobs_memory_bytes", "Bytes of memory in the TRES of jobs.", "state")
-	mJobsGPUs    = gauge(FromJobs, "slurm_jobs_gpus", "GPUs in the TRES of jobs; none unless slurm.conf has gres/gpu in AccountingStorageTRES.", "state")
+	mJobsCPUs    = gauge(FromJobs, "slurm_jobs_cpus", "CPUs that jobs have, or ask for, by the jobs' state.", "state")
+	mJobsNodes   = gauge(FromJobs, "slurm_jobs_nodes", "Nodes that jobs have, or ask for, by the jobs' state; a node with two jobs is two.", "state")
+	mJobsMemory  = gauge(FromJobs, "slurm_jobs_memory_bytes", "Bytes of memory in the TRES of jobs, by their state.", "state")
+	mJobsGPUs    = gauge(FromJobs, "slurm_jobs_gpus", "GPUs in the TRES of jobs, by their state; none unless slurm.conf has gres/gpu in AccountingStorageTRES.", "state")
 	mRecords     = gauge(FromJobs, "slurm_job_records", "Records of jobs that slurmctld shows, ended ones among them; slurm.conf's MaxJobCount is the most.")
 	mCut         = gauge(FromJobs, "slurm_jobs_cut_arrays", "Pending arrays whose task list slurmrestd has cut, so that more tasks wait than count: it lacks SLURM_BITSTR_LEN=0 in its environment.")
 
 	mPartitionJobs     = gauge(FromJobs, "slurm_partition_jobs", "Jobs of a partition by base state; a pending job counts in each partition that it names.", "partition", "state")
-	mPartitionJobsCPUs = gauge(FromJobs, "slurm_partition_jobs_cpus", "CPUs that a partition's jobs have, or ask for.", "partition", "state")
-	mPartitionJobsGPUs = gauge(FromJobs, "slurm_partition_jobs_gpus", "GPUs in the TRES of a partition's jobs.", "partition", "state")
+	mPartitionJobsCPUs = gauge(FromJobs, "slurm_partition_jobs_cpus", "CPUs that a partition's jobs have, or ask for, by the jobs' state.", "partition", "state")
+	mPartitionJobsGPUs = gauge(FromJobs, "slurm_partition_jobs_gpus", "GPUs in the TRES of a partition's jobs, by their state.", "partition", "state")
 	mOldest            = gauge(FromJobs, "slurm_partition_oldest_pending_timestamp_seconds", "When the job that has waited longest became eligible, in seconds since 1970; held jobs and those that wait for others are left out.", "partition")
 
 	mUserJobs = user(FromJobs, "slurm_user_jobs", "Pending, running and suspended jobs of a user in an account.", "account", "state")
-	mUserCPUs = user(FromJobs, "slurm_user_cpus", "CPUs that the user's jobs have, or ask for.", "account", "state")
-	mUserGPUs = user(FromJobs, "slurm_user_gpus", "GPUs in the TRES of the user's jobs.", "account", "state")
+	mUserCPUs = user(FromJobs, "slurm_user_cpus", "CPUs that the jobs of a user in an account have, or ask for.", "account", "state")
+	mUserGPUs = user(FromJobs, "slurm_user_gpus", "GPUs in the TRES of the jobs of a user in an account.", "account", "state")
 
 	mPartitionState           = gauge(FromPartitions, "slurm_partition_state", "1 for the state the partition is in: up, down, drain, inactive.", "partition", "state")
 	mPartitionConfiguredNodes = gauge(FromPartitions, "slurm_partition_configured_nodes", "Nodes of the partition's definition, those that are powered down among them.", "partition")
@@ -138,24 +133,24 @@ var (
 
 	mThreads      = gauge(FromDiag, "slurm_controller_server_threads", "Threads of slurmctld that serve requests.")
 	mAgents       = gauge(FromDiag, "slurm_controller_agents", "Agents of slurmctld, each of which sends to many nodes.")
-	mAgentThreads = gauge(FromDiag, "slurm_controller_agent_threads", "Threads of all agents.")
-	mAgentQueue   = gauge(FromDiag, "slurm_controller_agent_queue", "Requests to nodes that wait to be sent.")
+	mAgentThreads = gauge(FromDiag, "slurm_controller_agent_threads", "Threads of all agents of slurmctld.")
+	mAgentQueue   = gauge(FromDiag, "slurm_controller_agent_queue", "Requests of slurmctld to nodes that wait to be sent.")
 	mDBDQueue     = gauge(FromDiag, "slurm_controller_dbd_queue", "Messages for slurmdbd that wait to be sent; it grows while slurmdbd is away.")
 	mSince        = gauge(FromDiag, "slurm_controller_statistics_start_timestamp_seconds", "Since when slurmctld counts, in seconds since 1970; it begins anew at midnight UTC, and with sdiag --reset.")
 
-	mSubmitted = counter(FromDiag, "slurm_scheduler_jobs_submitted_total", "Jobs submitted.")
-	mStarted   = counter(FromDiag, "slurm_scheduler_jobs_started_total", "Jobs started.")
-	mCompleted = counter(FromDiag, "slurm_scheduler_jobs_completed_total", "Jobs completed.")
-	mCanceled  = counter(FromDiag, "slurm_scheduler_jobs_canceled_total", "Jobs cancelled.")
-	mFailed    = counter(FromDiag, "slurm_scheduler_jobs_failed_total", "Jobs that failed for slurmd or other internal reasons.")
+	mSubmitted = counter(FromDiag, "slurm_scheduler_jobs_submitted_total", "Jobs submitted since slurmctld counts.")
+	mStarted   = counter(FromDiag, "slurm_scheduler_jobs_started_total", "Jobs started since slurmctld counts.")
+	mCompleted = counter(FromDiag, "slurm_scheduler_jobs_completed_total", "Jobs completed since slurmctld counts.")
+	mCanceled  = counter(FromDiag, "slurm_scheduler_jobs_canceled_total", "Jobs cancelled since slurmctld counts.")
+	mFailed    = counter(FromDiag, "slurm_scheduler_jobs_failed_total", "Jobs that failed for slurmd or other internal reasons since slurmctld counts.")
 
 	mCycles       = counter(FromDiag, "slurm_scheduler_cycles_total", "Rounds of a scheduler: main or backfill.", "scheduler")
-	mCycleSeconds = counter(FromDiag, "slurm_scheduler_cycle_seconds_total", "Seconds of all rounds.", "scheduler")
-	mCycleLast    = gauge(FromDiag, "slurm_scheduler_last_cycle_seconds", "Seconds of the last round.", "scheduler")
-	mCycleMax     = gauge(FromDiag, "slurm_scheduler_longest_cycle_seconds", "Seconds of the longest round since slurmctld counts.", "scheduler")
-	mCycleDepth   = counter(FromDiag, "slurm_scheduler_jobs_considered_total", "Jobs that were looked at in all rounds.", "scheduler")
-	mCycleQueue   = gauge(FromDiag, "slurm_scheduler_queue_jobs", "Jobs that waited for the last round.", "scheduler")
-	mCycleExits   = counter(FromDiag, "slurm_scheduler_exits_total", "Rounds by why they ended.", "scheduler", "why")
+	mCycleSeconds = counter(FromDiag, "slurm_scheduler_cycle_seconds_total", "Seconds of all rounds of a scheduler.", "scheduler")
+	mCycleLast    = gauge(FromDiag, "slurm_scheduler_last_cycle_seconds", "Seconds of the last round of a scheduler.", "scheduler")
+	mCycleMax     = gauge(FromDiag, "slurm_scheduler_longest_cycle_seconds", "Seconds of the longest round of a scheduler since slurmctld counts.", "scheduler")
+	mCycleDepth   = counter(FromDiag, "slurm_scheduler_jobs_considered_total", "Jobs that a scheduler has looked at in all rounds.", "scheduler")
+	mCycleQueue   = gauge(FromDiag, "slurm_scheduler_queue_jobs", "Jobs that waited for the last round of a scheduler.", "scheduler")
+	mCycleExits   = counter(FromDiag, "slurm_scheduler_exits_total", "Rounds of a scheduler by why they ended.", "scheduler", "why")
 
 	mBackfillActive  = gauge(FromDiag, "slurm_backfill_active", "1 while the backfill scheduler runs.")
 	mBackfillJobs    = counter(FromDiag, "slurm_backfill_jobs_started_total", "Jobs that backfill started since slurmctld was started.")
@@ -163,31 +158,10 @@ var (
 	mBackfillAt      = gauge(FromDiag, "slurm_backfill_last_cycle_timestamp_seconds", "When backfill last ran, in seconds since 1970.")
 
 	mRPCs       = counter(FromDiag, "slurm_controller_rpcs_total", "Requests that slurmctld has served, by message type.", "type")
-	mRPCSeconds = counter(FromDiag, "slurm_controller_rpc_seconds_total", "Seconds that it took to serve them.", "type")
-	mRPCQueued  = gauge(FromDiag, "slurm_controller_rpcs_queued", "Requests that wait, where slurmctld has rate limits or queues.", "type")
-	mRPCDropped = counter(FromDiag, "slurm_controller_rpcs_dropped_total", "Requests that were dropped from a full queue.", "type")
+	mRPCSeconds = counter(FromDiag, "slurm_controller_rpc_seconds_total", "Seconds that slurmctld took to serve requests, by message type.", "type")
+	mRPCQueued  = gauge(FromDiag, "slurm_controller_rpcs_queued", "Requests that wait, by message type, where slurmctld has rate limits or queues.", "type")
+	mRPCDropped = counter(FromDiag, "slurm_controller_rpcs_dropped_total", "Requests that were dropped from a full queue, by message type.", "type")
 
 	mUserRPCs       = user(FromDiag, "slurm_user_rpcs_total", "Requests of a user that slurmctld has served.")
-	mUserRPCSeconds = user(FromDiag, "slurm_user_rpc_seconds_total", "Seconds that it took to serve them.")
+	mUserRPCSeconds = user(FromDiag, "slurm_user_rpc_seconds_total", "Seconds that slurmctld took to serve a user's requests.")
 )
-
-// Table is the Catalogue in Markdown, for the documentation.
-func Table() string {
-	var b strings.Builder
-	b.WriteString("| metric | type | read | |\n|---|---|---|---|\n")
-	for _, m := range Catalogue {
-		kind, labels, needs := "gauge", "", ""
-		if m.Counter {
-			kind = "counter"
-		}
-		if len(m.Labels) > 0 {
-			labels = "{" + strings.Join(m.Labels, ",") + "}"
-		}
-		if m.Needs != "" {
-			needs = " With `" + m.Needs + "`."
-		}
-		help, _, _ := strings.Cut(m.Help, " Source: ")
-		fmt.Fprintf(&b, "| `%s%s` | %s | %s | %s%s |\n", m.Name, labels, kind, m.Source, help, needs)
-	}
-	return b.String()
-}

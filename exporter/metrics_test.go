@@ -1,13 +1,11 @@
 package exporter
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/slurmtide/slurmtide/powersave"
 )
@@ -57,12 +55,6 @@ func TestEverySampleIsInCatalogue(t *testing.T) {
 		assert.True(t, asked[m], "%s never has a sample", m.Name)
 		assert.Equal(t, m.Needs == "", plain[m], m.Name)
 	}
-}
-
-func TestDocumentation(t *testing.T) {
-	page, err := os.ReadFile("../docs/exporter.md")
-	require.NoError(t, err)
-	assert.Contains(t, string(page), "\n"+Table()+"\n", "docs/exporter.md lacks this table, or has an older one")
 }
 
 func TestDiagSamples(t *testing.T) {

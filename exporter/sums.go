@@ -37,6 +37,9 @@ func (s *NodeSums) Read(at time.Time, t *NodeTally, most time.Duration) {
 			}
 		}
 	}
+	for i := range t.nodes { // which are there if somebody has asked for nodes: a counter that begins with its first failure hides that one from increase()
+		s.nodes[t.nodes[i].Name] += 0
+	}
 	s.at, s.states, s.faulty = at, t.all.states, t.faulty
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/daemon"
+	"github.com/slurmtide/slurmtide/internal/measure"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 	"github.com/slurmtide/slurmtide/kube/pods"
 	"github.com/slurmtide/slurmtide/powersave"
@@ -113,6 +114,8 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
+	registry := daemon.NewRegistry()
+	kubeConfig.Wrap(measure.NewKubernetes(registry).Transport)
 	var b *bridge.Bridge // set before kube.Run can report anything
 	var d *loop.Loop     // likewise
 	var a *aheadloop.Loop
@@ -129,9 +132,8 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	registry := daemon.NewRegistry()
 	metrics := bridge.NewMetrics(registry)
-	slurm, err := slurmrest.New(slurmrest.Config{Server: c.String("slurmrestd"), Token: daemon.Tokens(c.String("jwt-key"), c.String("jwt-user")), Log: log, OnRequest: metrics.SlurmrestRequest})
+	slurm, err := slurmrest.New(slurmrest.Config{Server: c.String("slurmrestd"), Token: daemon.Tokens(c.String("jwt-key"), c.String("jwt-user")), Log: log, OnRequest: measure.NewSlurmrestd(registry).Request})
 	if err != nil {
 		return err
 	}

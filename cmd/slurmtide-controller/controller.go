@@ -25,6 +25,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/daemon"
+	"github.com/slurmtide/slurmtide/internal/measure"
 	"github.com/slurmtide/slurmtide/kube/controlplane"
 )
 
@@ -88,6 +89,7 @@ func runController(c *urfave.Context) error {
 	}
 	config.QPS, config.Burst = float32(c.Float64("kube-qps")), c.Int("kube-burst")
 	registry := daemon.NewRegistry()
+	config.Wrap(measure.NewKubernetes(registry).Transport)
 	loop, err := controlplane.New(config, controlplane.Options{
 		Settings:  controlplane.Settings{Image: c.String("image"), ClusterDomain: c.String("cluster-domain"), BridgeRole: c.String("bridge-role")},
 		Namespace: c.String("namespace"), Workers: c.Int("workers"), Kinds: kinds, Log: log, Metrics: controlplane.NewMetrics(registry),

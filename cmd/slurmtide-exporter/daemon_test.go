@@ -91,7 +91,7 @@ func TestDaemon(t *testing.T) {
 	refuses.Store(true)
 	require.Eventually(t, func() bool {
 		_, text = get("/metrics")
-		return !strings.Contains(text, "\nslurm_nodes{") && strings.Contains(text, `slurmtide_exporter_read_failures_total{cluster="tide",what="nodes",why="token"}`)
+		return !strings.Contains(text, "\nslurm_nodes{") && !strings.Contains(text, `slurmtide_exporter_read_failures_total{cluster="tide",what="nodes",why="token"} 0`)
 	}, 30*time.Second, 50*time.Millisecond, "%s", log)
 	status, _ = get("/readyz")
 	assert.Equal(t, http.StatusOK, status, "Prometheus is to see that")

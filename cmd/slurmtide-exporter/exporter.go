@@ -14,6 +14,7 @@ import (
 	"github.com/slurmtide/slurmtide/exporter/collect"
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/daemon"
+	"github.com/slurmtide/slurmtide/internal/measure"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 )
 
@@ -65,9 +66,11 @@ func runExporter(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
+	registry := daemon.NewRegistry()
 	slurm, err := slurmrest.New(slurmrest.Config{
 		Server: c.String("slurmrestd"), Token: daemon.Tokens(c.String("jwt-key"), c.String("jwt-user")), Timeout: c.Duration("timeout"), Log: log,
-		Retries: -1, // the next read comes anyhow
+		Retries:   -1, // the next read comes anyhow
+		OnRequest: measure.NewSlurmrestd(registry).Request,
 	})
 	if err != nil {
 		return err
@@ -84,7 +87,6 @@ func runExporter(c *urfave.Context) error {
 		cfg.Labels = prometheus.Labels{"cluster": name}
 	}
 	collector := collect.New(cfg)
-	registry := daemon.NewRegistry()
 	registry.MustRegister(collector)
 	serve, err := daemon.Metrics(c.String("metrics-address"), registry, map[string]http.Handler{
 		"GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": readiness(collector),

@@ -19,6 +19,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/daemon"
+	"github.com/slurmtide/slurmtide/internal/measure"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 	"github.com/slurmtide/slurmtide/kube/nodesets"
 	"github.com/slurmtide/slurmtide/scaler/external"
@@ -91,8 +92,9 @@ func runScaler(c *urfave.Context) error {
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 
-	s := &setup{log: log, maxAge: c.Duration("max-age"), rest: c.Float64("rest"), kubeconfig: c.String("kubeconfig"), sources: map[string]external.Source{}, watchers: map[string]watch.Latester{}}
 	registry := daemon.NewRegistry()
+	s := &setup{log: log, slurmrestd: measure.NewSlurmrestd(registry), kubernetes: measure.NewKubernetes(registry),
+		maxAge: c.Duration("max-age"), rest: c.Float64("rest"), kubeconfig: c.String("kubeconfig"), sources: map[string]external.Source{}, watchers: map[string]watch.Latester{}}
 	s.metrics = external.NewMetrics(registry, s.sources)
 	defer s.close()
 	for _, cluster := range clusters {
@@ -139,6 +141,8 @@ type setup struct {
 	rest       float64
 	kubeconfig string
 	kube       *rest.Config
+	slurmrestd measure.Slurmrestd
+	kubernetes measure.Kubernetes
 
 	names    []string
 	sources  map[string]external.Source
@@ -155,7 +159,7 @@ func (s *setup) close() {
 
 func (s *setup) add(c cluster) error {
 	log := s.log.With("cluster", c.Name)
-	slurm, err := slurmrest.New(slurmrest.Config{Server: c.Slurmrestd, Token: daemon.Tokens(c.JWTKey, c.JWTUser), Log: log})
+	slurm, err := slurmrest.New(slurmrest.Config{Server: c.Slurmrestd, Token: daemon.Tokens(c.JWTKey, c.JWTUser), Log: log, OnRequest: s.slurmrestd.Request})
 	if err != nil {
 		return err
 	}
@@ -183,8 +187,11 @@ func (s *setup) reachKubernetes() error {
 		return nil
 	}
 	var err error
-	s.kube, err = daemon.Kubernetes(s.kubeconfig)
-	return err
+	if s.kube, err = daemon.Kubernetes(s.kubeconfig); err != nil {
+		return err
+	}
+	s.kube.Wrap(s.kubernetes.Transport)
+	return nil
 }
 
 // readiness is that of a scaler that has had figures once: after that it answers KEDA, with an error if need be, rather than leave it without an answer.

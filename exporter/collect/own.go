@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slurmtide/slurmtide/exporter"
+	"github.com/slurmtide/slurmtide/internal/measure"
 )
 
 // own are the metrics of the exporter itself.
@@ -17,16 +20,23 @@ type own struct {
 }
 
 func newOwn(labels prometheus.Labels) own {
-	return own{
-		reads: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "slurmtide_exporter_read_seconds", Help: "Time of reads of Slurm by what was read; unchanged: jobs, none of which had changed.", ConstLabels: labels,
-			Buckets: []float64{.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"what"}),
+	reads := measure.Times("slurmtide_exporter_read_seconds", "Time of reads of Slurm by what was read; unchanged: jobs, none of which had changed.",
+		.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
+	reads.ConstLabels = labels
+	o := own{
+		reads: prometheus.NewHistogramVec(reads, []string{"what"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_exporter_read_failures_total", Help: "Reads of Slurm that failed, by what was read and why: token, unreachable, error.", ConstLabels: labels}, []string{"what", "why"}),
 		shown:   prometheus.NewDesc("slurmtide_exporter_readable", "1 while the figures of a kind are good; 0: they could not be read, or not lately, and are not shown.", []string{"what"}, labels),
 		at:      prometheus.NewDesc("slurmtide_exporter_last_success_timestamp_seconds", "When the newest read that succeeded began, in seconds since 1970.", []string{"what"}, labels),
 		version: prometheus.NewDesc("slurmtide_exporter_slurm_info", "1, with the release of Slurm and the data_parser of slurmrestd in use.", []string{"slurm", "data_parser"}, labels),
 	}
+	for _, what := range exporter.Sources {
+		for _, why := range []string{"token", "unreachable", "error"} { // a counter that begins with its first failure hides that one from increase()
+			o.failures.WithLabelValues(string(what), why)
+		}
+	}
+	return o
 }
 
 // Describe implements prometheus.Collector.

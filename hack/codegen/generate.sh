@@ -5,6 +5,7 @@
 #   from helm/*/values.in.yaml and the CRDs: values.yaml, values.schema.json and the table in README.md beside it
 #   from scaler/external/externalscaler/*.proto: *.pb.go beside it
 #   from the command lines of cmd/slurmtide*: man/
+#   from the metrics that daemons register, and the golden pages of their tests: docs/metrics.md
 #
 #   generate.sh          write the files
 #   generate.sh verify   write nothing, fail with a diff when a file is not up to date
@@ -86,7 +87,8 @@ mapfile -t targets < <(printf '%s\n' "${targets[@]}" | sort -u)
 cd "$root"
 # Programs write their pages themselves: after all else, since it is compiled into them.
 pages() {
-	mkdir -p "$out/man"
+	mkdir -p "$out/man" "$out/docs"
+	go run ./test/monitoring/catalogue/metricsdoc >"$out/docs/metrics.md"
 	for program in slurmtide slurmtide-bridge slurmtide-controller slurmtide-exporter slurmtide-scaler; do
 		env -u SLURM_CONF go run "./cmd/$program" __man "$out/man"
 	done
@@ -101,10 +103,11 @@ if [ "$mode" = write ]; then
 	pages
 	rm -rf man
 	cp -r "$out/man" man
+	cp "$out/docs/metrics.md" docs/metrics.md
 	exit 0
 fi
 pages
-targets+=(man)
+targets+=(man docs/metrics.md)
 stale=0
 for target in "${targets[@]}"; do
 	diff -ruN "$target" "$out/$target" || stale=1

@@ -26,11 +26,16 @@ func NewRegistry() *prometheus.Registry {
 // a pattern of http.ServeMux.
 func Metrics(address string, registry *prometheus.Registry, routes map[string]http.Handler) (part func(context.Context) error, err error) {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, MaxRequestsInFlight: mostScrapes}))
+	mux.Handle("GET /metrics", pages(registry))
 	for pattern, handler := range routes {
 		mux.Handle(pattern, handler)
 	}
 	return serve("metrics", address, mux, scrapeWait)
+}
+
+// pages answers with what the scraper understands: text, OpenMetrics, where exemplars are, or protobuf, where native histograms are, too.
+func pages(registry *prometheus.Registry) http.Handler {
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, MaxRequestsInFlight: mostScrapes, EnableOpenMetrics: true})
 }
 
 // Each scrape has all series in memory until it is read.

@@ -5,12 +5,18 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/slurmtide/slurmtide/internal/measure"
 )
 
 // get asks a part, which runs until the test ends, for a path.
@@ -49,6 +55,51 @@ func TestMetrics(t *testing.T) {
 	assert.Equal(t, "ok\n", text)
 	status, _ = get(t, metrics, "/debug/pprof/")
 	assert.Equal(t, 404, status, "whoever may read metrics may not read memory")
+}
+
+// A scraper gets what it asks for: exemplars in OpenMetrics, native histograms in protobuf, and the plain page as it always was.
+func TestFormats(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	h := prometheus.NewHistogramVec(measure.Times("slurmtide_boot_phase_seconds", "Time.", 1, 10), []string{"phase"})
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "slurmtide_boots_total", Help: "Boots."})
+	registry.MustRegister(h, c)
+	measure.Observe(h.WithLabelValues("registered"), 4*time.Second, "1767225600")
+	c.Inc()
+	page := func(accept string) (kind, text string) {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil)
+		if accept != "" {
+			r.Header.Set("Accept", accept)
+		}
+		pages(registry).ServeHTTP(w, r)
+		require.Equal(t, http.StatusOK, w.Code)
+		return w.Header().Get("Content-Type"), w.Body.String()
+	}
+	for _, accept := range []string{"", "text/plain;version=0.0.4"} {
+		kind, text := page(accept)
+		assert.Equal(t, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores", kind)
+		assert.Contains(t, text, "\nslurmtide_boot_phase_seconds_bucket{phase=\"registered\",le=\"10\"} 1\n")
+		assert.Contains(t, text, "\n# TYPE slurmtide_boots_total counter\nslurmtide_boots_total 1\n")
+		assert.NotContains(t, text, "1767225600")
+	}
+	kind, text := page("application/openmetrics-text;version=1.0.0;q=0.9,text/plain;version=0.0.4;q=0.5")
+	assert.Contains(t, kind, "application/openmetrics-text; version=1.0.0")
+	assert.Regexp(t, `\nslurmtide_boot_phase_seconds_bucket\{phase="registered",le="10.0"\} 1 # \{request_id="1767225600"\} 4.0 [0-9.e+]+\n`, text)
+	assert.Contains(t, text, "\n# TYPE slurmtide_boots counter\nslurmtide_boots_total 1.0\n")
+	assert.True(t, strings.HasSuffix(text, "\n# EOF\n"))
+	kind, text = page("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
+	decoder := expfmt.NewDecoder(strings.NewReader(text), expfmt.NewFormat(expfmt.TypeProtoDelim))
+	assert.Contains(t, kind, "application/vnd.google.protobuf")
+	for {
+		var family dto.MetricFamily
+		require.NoError(t, decoder.Decode(&family), "the histogram is there")
+		if family.GetName() == "slurmtide_boot_phase_seconds" {
+			shown := family.GetMetric()[0].GetHistogram()
+			assert.Equal(t, []int64{1}, shown.GetPositiveDelta(), "a native bucket")
+			require.Len(t, shown.GetExemplars(), 1)
+			assert.Equal(t, "1767225600", shown.GetExemplars()[0].GetLabel()[0].GetValue())
+			break
+		}
+	}
 }
 
 // stuck is a collector that is in no hurry.

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slurmtide/slurmtide/internal/measure"
 )
 
 // Metrics are those of a Loop. A nil one counts nothing.
@@ -16,16 +18,17 @@ type Metrics struct {
 // NewMetrics makes and registers them.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		handled: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "slurmtide_controller_handling_seconds", Help: "How long it took to handle an object.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
-		}, []string{"kind"}),
+		handled: prometheus.NewHistogramVec(measure.Times(
+			"slurmtide_controller_handling_seconds", "Time it took to handle an object, by its kind.", .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10), []string{"kind"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_controller_failures_total", Help: "Times that an object could not be handled, and was tried again.",
+			Name: "slurmtide_controller_failures_total", Help: "Times that an object could not be handled, and was tried again, by its kind.",
 		}, []string{"kind"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_controller_writes_total", Help: "Writing requests to the API server, by what was written; Events are not counted.",
 		}, []string{"resource"}),
+	}
+	for _, kind := range Kinds() { // a counter that begins with its first failure hides that one from increase()
+		m.failures.WithLabelValues(kind)
 	}
 	registry.MustRegister(m.handled, m.failures, m.writes)
 	return m

@@ -1,11 +1,11 @@
 package bridge
 
 import (
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/slurmtide/slurmtide/internal/measure"
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/spool"
 )
@@ -19,8 +19,6 @@ type Metrics struct {
 	gateWait   *prometheus.HistogramVec
 	podCalls   *prometheus.CounterVec
 	slurmCalls *prometheus.CounterVec
-	httpCalls  *prometheus.CounterVec
-	httpTimes  *prometheus.HistogramVec
 	nodes      *prometheus.GaugeVec
 	floor      *prometheus.GaugeVec
 	breakers   *prometheus.GaugeVec
@@ -43,23 +41,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_requests_total", Help: "Requests read from the spool, by the program that wrote them."}, []string{"kind"}),
-		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "slurmtide_boot_phase_seconds", Help: "Time from ResumeProgram's start until a boot reached the phase.", Buckets: seconds}, []string{"nodeset", "phase"}),
+		phases: prometheus.NewHistogramVec(measure.Times("slurmtide_boot_phase_seconds", "Time from ResumeProgram's start until a boot reached the phase.", seconds...), []string{"nodeset", "phase"}),
 		boots: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_boots_total", Help: "Boots whose slurmd registered."}, []string{"nodeset"}),
 		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_boot_failures_total", Help: "Boots that came to nothing, by the class of the reason."}, []string{"nodeset", "class"}),
-		gateWait: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "slurmtide_gate_wait_seconds", Help: "Time a start-gate waited.", Buckets: seconds}, []string{"ready"}),
+		gateWait: prometheus.NewHistogramVec(measure.Times("slurmtide_gate_wait_seconds", "Time a start-gate waited.", seconds...), []string{"ready"}),
 		podCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_pod_calls_total", Help: "Calls to the Kubernetes API for pods."}, []string{"verb", "result"}),
+			Name: "slurmtide_pod_calls_total", Help: "Calls to create, delete or mark pods, by how they ended."}, []string{"verb", "result"}),
 		slurmCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_slurm_calls_total", Help: "Reads and updates of nodes, each of one or more requests to slurmrestd."}, []string{"verb", "result"}),
-		httpCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_slurmrestd_requests_total", Help: "HTTP requests to slurmrestd, by what for and HTTP status; code error: no answer."}, []string{"verb", "code"}),
-		httpTimes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "slurmtide_slurmrestd_request_seconds", Help: "Time of HTTP requests to slurmrestd, reading the answer included.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"verb"}),
+			Name: "slurmtide_slurm_calls_total", Help: "Calls for Slurm, each of one or more requests to slurmrestd, by what for: read or update nodes; tell, hold or find jobs that are given back; explain how jobs and nodes are, for the history and for people."}, []string{"verb", "result"}),
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "slurmtide_nodes", Help: "Nodes of a NodeSet by what they are at; total counts all names."}, []string{"nodeset", "state"}),
 		floor: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -69,9 +60,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		breakers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "slurmtide_breaker_open", Help: "1 while nothing, or one probe alone, is tried on a NodeSet or its offering, by the class of the failure; there is no series while all is tried."}, []string{"nodeset", "offering", "class"}),
 		inHand: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "slurmtide_in_hand", Help: "Requests, boots and power-downs under way."}, []string{"what"}),
+			Name: "slurmtide_in_hand", Help: "Requests, boots and power-downs that are under way."}, []string{"what"}),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "slurmtide_in_hand_oldest_timestamp_seconds", Help: "Since when the oldest of them is under way, in seconds since 1970; there is no series while there is none."}, []string{"what"}),
+			Name: "slurmtide_in_hand_oldest_timestamp_seconds", Help: "Since when the oldest request, boot or power-down is under way, in seconds since 1970; there is no series while there is none."}, []string{"what"}),
 		givenBack: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_jobs_given_back_total", Help: "Jobs given back because a node of them could not boot, by that node's NodeSet and the class of the reason; a job counts each time, and each component of a het job."}, []string{"nodeset", "class"}),
 		timeout: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -81,21 +72,21 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		readable: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "slurmtide_readable", Help: "1 while slurmrestd, or the Kubernetes API, can be read; while it is 0 for either nothing is taken down."}, []string{"api"}),
 		slurmRead: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "slurmtide_slurm_complete_read_timestamp_seconds", Help: "When the newest complete read of Slurm's nodes was asked for; 0: none yet."}),
+			Name: "slurmtide_slurm_complete_read_timestamp_seconds", Help: "When the newest complete read of Slurm's nodes was asked for, in seconds since 1970; there is one a minute at least. 0: none yet."}),
 		hostMarks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_host_marks_total", Help: "Hosts marked because a node on them was drained for bad hardware."}, []string{"result"}),
+			Name: "slurmtide_host_marks_total", Help: "Calls to mark hosts because a node on them was drained for bad hardware, by how they ended."}, []string{"result"}),
 		leads: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "slurmtide_bridge_leading", Help: "1 while this bridge holds the lease of its cluster, and reconciles; else 0."}),
 	}
 	m.lost = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "slurmtide_history_lost_total", Help: "Entries of the history that could not be kept: slurmtide explain will not know of them."})
+		Name: "slurmtide_history_lost_total", Help: "Entries of the history that could not be kept, since the disk is full or slow: slurmtide explain will not know of them."})
 	m.reads(powersave.Reads{})
 	for _, result := range []string{"ok", "error"} { // a counter that begins with its first mark hides that one from increase()
 		m.hostMarks.WithLabelValues(result)
 	}
 	r.MustRegister(m.breakers, m.inHand, m.oldest, m.givenBack, m.timeout)
 	r.MustRegister(m.readable, m.slurmRead, m.hostMarks, m.leads, m.lost)
-	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.httpCalls, m.httpTimes, m.nodes, m.floor, m.pending, m.gates)
+	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.nodes, m.floor, m.pending, m.gates)
 	return m
 }
 
@@ -126,7 +117,7 @@ func (m *Metrics) boot(b powersave.Boot) {
 		"running": b.Times.Running, "registered": b.Times.Registered,
 	} {
 		if !at.IsZero() {
-			m.phases.WithLabelValues(b.NodeSet, phase).Observe(max(at.Sub(b.Times.Requested).Seconds(), 0))
+			measure.Observe(m.phases.WithLabelValues(b.NodeSet, phase), max(at.Sub(b.Times.Requested), 0), b.Request)
 		}
 	}
 }
@@ -184,17 +175,6 @@ func (m *Metrics) slurmCall(verb string, err error) {
 	if m != nil {
 		m.slurmCalls.WithLabelValues(verb, result(err)).Inc()
 	}
-}
-
-// SlurmrestRequest counts one HTTP request: what for ("list nodes"), its HTTP status or "error", and how
-// long it took. It may be called from any goroutine.
-func (m *Metrics) SlurmrestRequest(op, status string, took time.Duration) {
-	if m == nil {
-		return
-	}
-	verb := strings.ReplaceAll(op, " ", "_")
-	m.httpCalls.WithLabelValues(verb, status).Inc()
-	m.httpTimes.WithLabelValues(verb).Observe(took.Seconds())
 }
 
 func (m *Metrics) leading(yes bool) {

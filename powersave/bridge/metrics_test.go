@@ -38,17 +38,6 @@ func samples(t *testing.T, registry *prometheus.Registry, metric string) map[str
 	return values
 }
 
-func TestSlurmrestRequestsAreCounted(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	m := NewMetrics(registry)
-	m.SlurmrestRequest("list nodes", "200", 20*time.Millisecond)
-	m.SlurmrestRequest("list nodes", "200", 30*time.Millisecond)
-	m.SlurmrestRequest("update nodes", "error", time.Second)
-
-	assert.Equal(t, map[string]float64{"code=200 verb=list_nodes": 2, "code=error verb=update_nodes": 1}, samples(t, registry, "slurmtide_slurmrestd_requests_total"))
-	assert.Equal(t, map[string]float64{"verb=list_nodes": 2, "verb=update_nodes": 1}, samples(t, registry, "slurmtide_slurmrestd_request_seconds"))
-}
-
 func TestReadsAreShown(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)
@@ -89,7 +78,6 @@ func TestMetricsPage(t *testing.T) {
 	m.podCall("delete", errors.New("no"))
 	m.slurmCall("read", nil)
 	m.slurmCall("update", errors.New("no"))
-	m.SlurmrestRequest("list nodes", "200", 20*time.Millisecond)
 	m.leading(true)
 	m.counts([]powersave.NodeSetCounts{{
 		Name: "cpu", Nodes: 10, PoweredUp: 4, Booting: 1, Ready: 2, Failed: 1, Unknown: 3, Floor: &powersave.FloorCounts{Wanted: 3, Held: 2},

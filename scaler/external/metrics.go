@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/status"
 
+	"github.com/slurmtide/slurmtide/internal/measure"
 	"github.com/slurmtide/slurmtide/scaler"
 	pb "github.com/slurmtide/slurmtide/scaler/external/externalscaler"
 	"github.com/slurmtide/slurmtide/scaler/watch"
@@ -26,15 +27,15 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer, clusters map[string]Source) *Metrics {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_scaler_requests_total", Help: "Requests of KEDA, by method and gRPC code; streams count when they end."}, []string{"method", "code"}),
-		times: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "slurmtide_scaler_request_seconds", Help: "Time it took to answer a request, without streams.",
-			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .5, 1}}, []string{"method"}),
-		reads: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "slurmtide_scaler_read_seconds", Help: "Time of reads of Slurm by what was read; unchanged: jobs, none of which had changed; new jobs: single ones, while reads of all take long; demand: reckoning it.",
-			Buckets: []float64{.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}}, []string{"cluster", "what"}),
+			Name: "slurmtide_scaler_requests_total", Help: "Requests of KEDA, by method and gRPC code. Streams count when they end."}, []string{"method", "code"}),
+		times: prometheus.NewHistogramVec(measure.Times(
+			"slurmtide_scaler_request_seconds", "Time it took to answer a request of KEDA, without streams.",
+			.0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .5, 1), []string{"method"}),
+		reads: prometheus.NewHistogramVec(measure.Times(
+			"slurmtide_scaler_read_seconds", "Time of reads of Slurm by what was read; unchanged: jobs, none of which had changed; new jobs: single ones, while reads of all take long; demand: reckoning it.",
+			.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30), []string{"cluster", "what"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_scaler_read_failures_total", Help: "Reads of Slurm that failed."}, []string{"cluster", "what"}),
+			Name: "slurmtide_scaler_read_failures_total", Help: "Reads of Slurm that failed, by what was read."}, []string{"cluster", "what"}),
 	}
 	r.MustRegister(m.requests, m.times, m.reads, m.failures, newFigureCollector(clusters))
 	return m
@@ -49,6 +50,9 @@ func ShowExpiry(r prometheus.Registerer, ends func() time.Time) {
 
 // Read is for watch.Config.OnRead of a cluster.
 func (m *Metrics) Read(cluster string) func(what string, took time.Duration, err error) {
+	for _, what := range watch.Reads { // a counter that begins with its first failure hides that one from increase()
+		m.failures.WithLabelValues(cluster, what)
+	}
 	return func(what string, took time.Duration, err error) {
 		if err != nil {
 			m.failures.WithLabelValues(cluster, what).Inc()

@@ -3,16 +3,22 @@ package external
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/slurmtide/slurmtide/internal/golden"
 	"github.com/slurmtide/slurmtide/scaler"
 	pb "github.com/slurmtide/slurmtide/scaler/external/externalscaler"
+	"github.com/slurmtide/slurmtide/scaler/watch"
 )
 
 func TestMetrics(t *testing.T) {
@@ -72,6 +78,55 @@ func TestMetrics(t *testing.T) {
 		_, figures := now[`slurmtide_scaler_nodes_needed{cluster="one",nodeset="cpu"}`]
 		return now[`slurmtide_scaler_readable{cluster="one"}`] == 0 && !figures
 	}, 10*time.Second, 50*time.Millisecond, "no figures, and not 0")
+}
+
+// The page as Prometheus gets it, with every metric and every word that a label may be, but those of requests to the two APIs.
+func TestMetricsPage(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlurm(5)
+		s.submit("cpu", 1)
+		for partition, reasons := range map[string][]string{
+			"cpu": {
+				"JobHeldUser", "Dependency", "BeginTime", "JobArrayTaskLimit", "Licenses", "Reservation", "PartitionDown", "MaxPoweredUpNodes", "Cleaning", "MpiPortsBusy", "InvalidQOS", "?",
+			},
+			"free": {"Resources"},
+		} {
+			for _, reason := range reasons {
+				s.submit(partition, 1)
+				s.jobs[len(s.jobs)-1].Reason = reason
+			}
+		}
+		begins := &s.jobs[len(s.jobs)-1]
+		for i := range s.jobs {
+			if s.jobs[i].Reason == "BeginTime" {
+				begins = &s.jobs[i]
+			}
+		}
+		begins.Begin = time.Now().Add(time.Hour)
+		s.submit("cpu", 1)
+		s.jobs[len(s.jobs)-1].Memory = 4000 // no node has as much
+		clusters := map[string]Source{"one": watcher(t, s)}
+		m := NewMetrics(registry, clusters)
+		ShowExpiry(registry, func() time.Time { return time.Unix(2e9, 0) })
+		for _, cluster := range []string{"one", "away"} {
+			read := m.Read(cluster)
+			for _, what := range append([]string{"unchanged", "demand"}, watch.Reads...) {
+				read(what, 20*time.Millisecond, nil)
+			}
+			read("nodes", time.Second, errors.New("no"))
+		}
+		clusters["away"] = watch.New(watch.Config{Queue: s, NodeSets: s, Log: slog.New(slog.DiscardHandler)}) // which has read nothing
+		o := Options{Metrics: m, Log: slog.New(slog.DiscardHandler)}
+		for _, method := range pb.ExternalScaler_ServiceDesc.Methods {
+			o.done("/"+pb.ExternalScaler_ServiceDesc.ServiceName+"/"+method.MethodName, time.Now(), nil)
+		}
+		o.done("/"+pb.ExternalScaler_ServiceDesc.ServiceName+"/StreamIsActive", time.Time{}, nil)
+		o.done("/grpc.health.v1.Health/Check", time.Now(), nil)
+		w := httptest.NewRecorder()
+		promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		golden.Compare(t, "testdata/metrics.golden.txt", w.Body.String())
+	})
 }
 
 // gather returns counters and gauges by name and labels.

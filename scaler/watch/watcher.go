@@ -68,10 +68,13 @@ type Config struct {
 
 	Log *slog.Logger
 	Now func() time.Time
-	// OnRead is told of each read: "jobs", "nodes", "partitions", "configuration", "unchanged" (jobs, none of which changed), "new jobs" (single ones), "states"
+	// OnRead is told of each read, which may be "unchanged" and "demand" beside Reads: "jobs", "nodes", "partitions", "configuration", "unchanged" (jobs, none of which changed), "new jobs" (single ones), "states"
 	// (of jobs, to see whether all are shown), or "demand" (the reckoning), how long it took, and how it failed.
 	OnRead func(what string, took time.Duration, err error)
 }
+
+// Reads are what is read of Slurm, as OnRead is told.
+var Reads = []string{"jobs", "new jobs", "states", "nodes", "partitions", "configuration"}
 
 // Watcher holds the newest Figures of one cluster. Its methods may be called at any time, before and after Run, too.
 type Watcher struct {

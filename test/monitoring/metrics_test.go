@@ -1,131 +1,57 @@
 package monitoring
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/slurmtide/slurmtide/exporter/collect"
-	"github.com/slurmtide/slurmtide/internal/daemon"
-	"github.com/slurmtide/slurmtide/kube/controlplane"
-	"github.com/slurmtide/slurmtide/powersave/bridge"
-	aheadloop "github.com/slurmtide/slurmtide/scaler/ahead/loop"
-	dynamicloop "github.com/slurmtide/slurmtide/scaler/dynamic/loop"
-	"github.com/slurmtide/slurmtide/scaler/external"
+	"github.com/slurmtide/slurmtide/test/monitoring/catalogue"
 )
 
-// metric is what is known of one.
+// metric is what is known of one, under each name that its series have.
 type metric struct {
 	labels []string
-	words  map[string][]string // of a label, as the golden page has them; none where the words are anybody's, or there is no page
+	words  map[string][]string // of a label; none where it may be anything
 }
 
 type metrics map[string]*metric
 
-// Register implements prometheus.Registerer.
-func (m metrics) Register(c prometheus.Collector) error {
-	m.MustRegister(c)
-	return nil
-}
-
-// Unregister implements prometheus.Registerer.
-func (m metrics) Unregister(prometheus.Collector) bool { return false }
-
-var described = regexp.MustCompile(`^Desc\{fqName: "([^"]+)".* constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
-
-// MustRegister notes what collectors have, whether they have a sample yet or not.
-func (m metrics) MustRegister(collectors ...prometheus.Collector) {
-	for _, c := range collectors {
-		descs := make(chan *prometheus.Desc)
-		go func() {
-			c.Describe(descs)
-			close(descs)
-		}()
-		for d := range descs {
-			parts := described.FindStringSubmatch(d.String())
-			var labels []string
-			for label := range strings.FieldsFuncSeq(parts[2]+","+parts[3], func(r rune) bool { return r == ',' }) {
-				name, _, _ := strings.Cut(label, "=")
-				labels = append(labels, name)
-			}
-			m[parts[1]] = &metric{labels: labels, words: map[string][]string{}}
-			if _, is := c.(*prometheus.HistogramVec); is {
-				m.histogram(parts[1])
-			}
-		}
-	}
-}
-
-func (m metrics) histogram(name string) {
-	of := m[name]
-	m[name+"_bucket"] = &metric{labels: append(slices.Clone(of.labels), "le"), words: of.words}
-	m[name+"_sum"], m[name+"_count"] = of, of
-	delete(m, name)
-}
-
-// pages are those that tests of the daemons compare with what is served.
-var pages = []string{"powersave/bridge/testdata/metrics.golden.txt", "kube/controlplane/testdata/metrics.golden.txt", "exporter/collect/testdata/26.05-all.golden.txt", "exporter/collect/testdata/24.11.golden.txt"}
-
-var (
-	sample  = regexp.MustCompile(`^([a-z_]+)(?:\{(.*)\})? \S+$`)
-	matcher = regexp.MustCompile(`([a-z_]+)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"`)
-	// Words of these are chosen by people, by Slurm, or counted without end.
-	free = []string{"nodeset", "offering", "le", "node", "partition", "user", "account", "type", "gres", "cluster", "kind", "resource", "slurm", "data_parser", "verb", "code", "why", "scheduler", "reason", "flag"}
-)
-
-// registered are the metrics of all daemons, as their own code registers them.
+// registered are the metrics of all daemons.
 func registered(t *testing.T) metrics {
 	t.Helper()
+	daemons, err := catalogue.Read(root)
+	require.NoError(t, err)
 	all := metrics{}
-	all.MustRegister(daemon.NewRegistry())
-	bridge.NewMetrics(all)
-	aheadloop.NewMetrics(all)
-	dynamicloop.NewMetrics(all)
-	external.NewMetrics(all, nil)
-	external.ShowExpiry(all, time.Now)
-	controlplane.NewMetrics(all)
-	controlplane.ShowLeading(all, "one", func() bool { return true })
-	all.MustRegister(collect.New(collect.Config{Labels: prometheus.Labels{"cluster": "one"}}))
-	for _, page := range pages {
-		file, err := os.Open(root + page)
-		require.NoError(t, err)
-		lines := bufio.NewScanner(file)
-		for lines.Scan() {
-			if name, ok := strings.CutSuffix(lines.Text(), " histogram"); ok {
-				if name = strings.TrimPrefix(name, "# TYPE "); all[name] != nil {
-					all.histogram(name)
-				}
+	for _, d := range daemons {
+		for _, m := range d.Metrics {
+			of := &metric{words: map[string][]string{}}
+			for _, l := range m.Labels {
+				of.labels = append(of.labels, l.Name)
+				of.words[l.Name] = l.Words
+			}
+			if m.Type != "histogram" {
+				all[m.Name] = of
 				continue
 			}
-			parts := sample.FindStringSubmatch(lines.Text())
-			if parts == nil {
-				continue
-			}
-			of := all[parts[1]]
-			require.NotNil(t, of, "%s has %s, which no code registers", page, parts[1])
-			for _, label := range matcher.FindAllStringSubmatch(parts[2], -1) {
-				if !slices.Contains(free, label[1]) {
-					of.words[label[1]] = append(of.words[label[1]], label[3])
-				}
-			}
+			all[m.Name+"_bucket"] = &metric{labels: append(slices.Clone(of.labels), "le"), words: of.words}
+			all[m.Name+"_sum"], all[m.Name+"_count"] = of, of
 		}
-		require.NoError(t, lines.Err())
-		require.NoError(t, file.Close())
 	}
 	return all
 }
 
 var (
+	matcher = regexp.MustCompile(`([a-z_]+)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"`)
 	asked   = regexp.MustCompile(`\b(slurm(?:tide)?_[a-z_]+)\b(?:\{([^}]*)\})?`)
 	grouped = regexp.MustCompile(`\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)`)
 	// target has the labels that Prometheus gives to what it scrapes.
@@ -224,13 +150,65 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// Each page of the daemons' metrics in the repository is among those that are looked at.
+// Each page of the daemons' metrics in the repository is one that the catalogue is made of, and is as promtool check metrics wants it.
 func TestPages(t *testing.T) {
-	for _, pattern := range []string{"*/testdata/metrics.golden.txt", "*/*/testdata/metrics.golden.txt"} {
-		files, err := filepath.Glob(root + pattern)
-		require.NoError(t, err)
-		for _, file := range files {
-			assert.Contains(t, pages, strings.TrimPrefix(filepath.ToSlash(file), root))
+	daemons, err := catalogue.Read(root)
+	require.NoError(t, err)
+	var pages []string
+	for _, d := range daemons {
+		pages = append(pages, d.Pages...)
+	}
+	seen := 0
+	require.NoError(t, filepath.WalkDir(root, func(path string, file fs.DirEntry, err error) error {
+		if err != nil || file.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil || !strings.HasSuffix(path, ".golden.txt") || !strings.HasPrefix(string(text), "# HELP slurm") {
+			return err
+		}
+		seen++
+		name := strings.TrimPrefix(filepath.ToSlash(path), root)
+		if name != "exporter/collect/testdata/26.05.golden.txt" { // less than 26.05-all
+			assert.Contains(t, pages, name)
+		}
+		problems, err := promlint.New(bytes.NewReader(text)).Lint()
+		require.NoError(t, err, name)
+		assert.Empty(t, problems, name)
+		return nil
+	}))
+	assert.GreaterOrEqual(t, seen, 8)
+}
+
+// Names tell whose the metric is, and help is a sentence.
+func TestNames(t *testing.T) {
+	daemons, err := catalogue.Read(root)
+	require.NoError(t, err)
+	for _, d := range daemons {
+		require.NotEmpty(t, d.Metrics, d.Name)
+		for _, m := range d.Metrics {
+			if d.Name == "exporter" {
+				assert.Regexp(t, "^slurm(tide_exporter|tide_slurmrestd)?_[a-z_]+$", m.Name)
+			} else {
+				assert.Regexp(t, "^slurmtide_[a-z_]+$", m.Name)
+			}
+			assert.Equal(t, m.Type == "counter", strings.HasSuffix(m.Name, "_total"), m.Name)
+			assert.True(t, m.Type != "histogram" || strings.HasSuffix(m.Name, "_seconds"), m.Name)
+			assert.Regexp(t, `^[A-Z1].{15,}\.$`, m.Help, m.Name)
+			for _, l := range m.Labels {
+				assert.NotContains(t, []string{"job", "job_id", "jobid", "pod", "uid", "request", "request_id", "host"}, l.Name, m.Name)
+				if l.Name == "node" || l.Name == "user" || l.Name == "account" {
+					assert.NotEmpty(t, m.Needs, "%s has the label %s, and no flag asks for it", m.Name, l.Name)
+				}
+			}
 		}
 	}
+}
+
+func TestDocumentation(t *testing.T) {
+	daemons, err := catalogue.Read(root)
+	require.NoError(t, err)
+	page, err := os.ReadFile(root + "docs/metrics.md")
+	require.NoError(t, err)
+	assert.Equal(t, catalogue.Page(daemons), string(page), "docs/metrics.md is old: make generate writes it")
 }

@@ -103,7 +103,7 @@ func (w *world) now() []powersave.WarmWish {
 	return w.wishes
 }
 
-// results is slurmtide_look_ahead_results_total.
+// results is slurmtide_look_ahead_results_total, as far as there are any.
 func (w *world) results(t *testing.T) map[string]float64 {
 	t.Helper()
 	families, err := w.registry.Gather()
@@ -114,7 +114,9 @@ func (w *world) results(t *testing.T) map[string]float64 {
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			all[m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
+			if n := m.GetCounter().GetValue(); n > 0 {
+				all[m.GetLabel()[1].GetValue()] = n
+			}
 		}
 	}
 	return all

@@ -17,9 +17,9 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "slurmtide_look_ahead_nodes", Help: "Nodes for jobs that are yet to start: wished for, and cut for a limit of spec.lookAhead."}, []string{"nodeset", "what"}),
+			Name: "slurmtide_look_ahead_nodes", Help: "Nodes of a NodeSet for jobs that are yet to start: wished for, and cut for a limit of spec.lookAhead."}, []string{"nodeset", "what"}),
 		lead: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "slurmtide_look_ahead_lead_seconds", Help: "How long before a job's start its nodes are powered up."}, []string{"nodeset"}),
+			Name: "slurmtide_look_ahead_lead_seconds", Help: "Time before a job's start at which its nodes are powered up."}, []string{"nodeset"}),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_look_ahead_results_total", Help: "Nodes that were wished for, by what became of them: hit (the job was seen on them, and they were up), late (they still booted), miss (it was not seen on them)."}, []string{"nodeset", "result"}),
 	}
@@ -43,6 +43,9 @@ func (m *Metrics) plan(settings []ahead.Settings, p ahead.Plan) {
 		m.lead.WithLabelValues(s.NodeSet).Set(s.Lead.Seconds())
 		m.nodes.WithLabelValues(s.NodeSet, "wished").Set(0)
 		m.nodes.WithLabelValues(s.NodeSet, "cut").Set(0)
+		for _, result := range []ahead.Result{ahead.Hit, ahead.Late, ahead.Miss} { // a counter that begins with its first nodes hides those from increase()
+			m.results.WithLabelValues(s.NodeSet, string(result))
+		}
 	}
 	for _, w := range p.Wishes {
 		m.nodes.WithLabelValues(w.NodeSet, "wished").Set(float64(w.Nodes))
