@@ -36,3 +36,31 @@ const (
 
 // Counts reports whether the job is demand for nodes.
 func (w Why) Counts() bool { return w == WhyCapacity || w == WhyRoom }
+
+// Says goes on after a number of jobs.
+func (w Why) Says() string {
+	if says, ok := whySays[w]; ok {
+		return says
+	}
+	return string(w)
+}
+
+var whySays = map[Why]string{
+	WhyCapacity:    "need nodes that are off",
+	WhyRoom:        "have room and start soon",
+	WhyFull:        "wait for nodes in use",
+	WhyImpossible:  "can run on no NodeSet",
+	WhyElsewhere:   "run outside the NodeSets",
+	WhyHeld:        "are held",
+	WhyDependency:  "depend on others",
+	WhyBeginTime:   "begin later",
+	WhyArrayLimit:  "wait for tasks of their array",
+	WhyLicense:     "wait for licenses",
+	WhyLimit:       "are at a limit of their account or QOS",
+	WhyReservation: "wait for a reservation",
+	WhyPartition:   "are kept out by their partition",
+	WhyPowerLimit:  "are kept back by max_powered_nodes",
+	WhyOther:       "wait for something else",
+	WhyCleaning:    "still leave their old nodes",
+	WhyUnknown:     "wait for what this version does not know",
+}

@@ -29,6 +29,7 @@ import (
 	"github.com/slurmtide/slurmtide/powersave/spool"
 	"github.com/slurmtide/slurmtide/scaler"
 	aheadloop "github.com/slurmtide/slurmtide/scaler/ahead/loop"
+	"github.com/slurmtide/slurmtide/scaler/ask"
 	"github.com/slurmtide/slurmtide/scaler/dynamic"
 	"github.com/slurmtide/slurmtide/scaler/dynamic/loop"
 )
@@ -65,6 +66,7 @@ func bridgeCommand() *urfave.Command {
 			&urfave.IntFlag{Name: "max-node-count", EnvVars: []string{"SLURMTIDE_MAX_NODE_COUNT"}, Usage: "MaxNodeCount of slurm.conf, for NodeSets of mode Dynamic, where slurmrestd does not tell, before 26.05 (default: no limit is known)"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
 			&urfave.StringFlag{Name: "page-address", EnvVars: []string{"SLURMTIDE_PAGE_ADDRESS"}, Usage: "where a page for browsers is served that shows nodes, boots and stories, 127.0.0.1:9445 for example; empty: nowhere"},
+			&urfave.StringFlag{Name: "scaler", EnvVars: []string{"SLURMTIDE_SCALER"}, Usage: "where the scaler serves its metrics, http://slurmtide-scaler.slurmtide-system:9443 for example: the page shows what pending jobs ask for; empty: it does not"},
 			daemon.PprofFlag(),
 			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
@@ -100,6 +102,14 @@ func runBridge(c *urfave.Context) error {
 	}
 	if selects.MaxNodeCount = c.Int("max-node-count"); selects.MaxNodeCount < 0 {
 		return cli.UsageError("--max-node-count: %d is no number of nodes", selects.MaxNodeCount)
+	}
+	var demand func(context.Context) (ask.Demand, error)
+	if address := c.String("scaler"); address != "" {
+		from, err := ask.At(address)
+		if err != nil {
+			return cli.UsageError("--scaler %v", err)
+		}
+		demand = func(ctx context.Context) (ask.Demand, error) { return from.Demand(ctx, c.String("cluster")) }
 	}
 	klog.SetSlogLogger(log)
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
@@ -195,7 +205,7 @@ func runBridge(c *urfave.Context) error {
 		parts = append(parts, part)
 	}
 	if address := c.String("page-address"); address != "" {
-		shown := page.New(page.Config{Bridge: b, Recent: history.NewTail(dir, pageHistory), Cluster: c.String("cluster"), Log: log.With("part", "page")})
+		shown := page.New(page.Config{Bridge: b, Recent: history.NewTail(dir, pageHistory), Cluster: c.String("cluster"), Log: log.With("part", "page"), Demand: demand})
 		part, err := daemon.Page(address, shown.Handler())
 		if err != nil {
 			return err

@@ -22,6 +22,7 @@ import (
 	"github.com/slurmtide/slurmtide/internal/measure"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 	"github.com/slurmtide/slurmtide/kube/nodesets"
+	"github.com/slurmtide/slurmtide/scaler/ask"
 	"github.com/slurmtide/slurmtide/scaler/external"
 	"github.com/slurmtide/slurmtide/scaler/watch"
 )
@@ -48,7 +49,7 @@ func scalerCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "tls-cert", TakesFile: true, Usage: "certificate for --listen; files may be replaced at any time (default: no TLS)"},
 			&urfave.StringFlag{Name: "tls-key", TakesFile: true, Usage: "its key"},
 			&urfave.StringFlag{Name: "tls-client-ca", TakesFile: true, Usage: "CA of the certificates that clients must have (default: they need none)"},
-			&urfave.StringFlag{Name: "metrics-address", Value: ":9443", Usage: "where /metrics, /explain, /livez and /readyz are served; empty: nowhere"},
+			&urfave.StringFlag{Name: "metrics-address", Value: ":9443", Usage: "where /metrics, /explain, /demand, /livez and /readyz are served; empty: nowhere"},
 			daemon.PprofFlag(),
 			&urfave.StringFlag{Name: "external-metrics", Usage: "where external.metrics.k8s.io/v1beta1 is served over HTTPS, for a plain HPA without KEDA, for example :6443 (default: nowhere)"},
 			&urfave.DurationFlag{Name: "max-age", Value: watch.DefaultMaxAge, Usage: "figures that are older are an error; when reads take long, three times as long as they take"},
@@ -123,7 +124,7 @@ func runScaler(c *urfave.Context) error {
 	}
 	if address := c.String("metrics-address"); address != "" {
 		part, err := daemon.Metrics(address, registry, map[string]http.Handler{
-			"GET /explain/": watch.ExplainJobs(s.watchers), "GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": readiness(service),
+			"GET /explain/": watch.ExplainJobs(s.watchers), "GET " + ask.DemandPath: watch.TellDemand(s.watchers), "GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": readiness(service),
 		})
 		if err != nil {
 			return err

@@ -52,10 +52,7 @@ func explainCommand() *urfave.Command {
 				Usage: "from its submission until it runs, or why it does not; of a pending one, whether it counts as demand",
 				Description: "Asks the bridge over the socket in its spool directory; run it where the bridge runs, as the same user or root. Without a bridge\n" +
 					"it tells what the history in the spool directory knows. What a pending job counts for the scaler is asked, where it serves its metrics." + explainStatus,
-				Flags: append([]urfave.Flag{
-					&urfave.StringFlag{Name: "scaler", EnvVars: []string{"SLURMTIDE_SCALER"}, Value: "http://localhost:9443", Usage: "the scaler's --metrics-address"},
-					&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName, where the scaler serves several (default: all)"},
-				}, flags...),
+				Flags: append(scalerFlags("all"), flags...),
 				Action: func(c *urfave.Context) error {
 					if c.NArg() != 1 {
 						return cli.UsageError("explain job wants the number of one job, got %d arguments", c.NArg())
@@ -65,8 +62,12 @@ func explainCommand() *urfave.Command {
 						return cli.UsageError("%q is not the number of a job", c.Args().First())
 					}
 					e := explanation{subject: history.Subject{Job: uint32(id)}, insist: c.IsSet("scaler")}
-					if e.scaler, err = scalerURL(c.String("scaler"), c.String("cluster"), e.subject.Job, c.String("output") != "text"); err != nil {
+					scaler, err := scalerOf(c)
+					if err != nil {
 						return err
+					}
+					e.demand = func(ctx context.Context, asJSON bool) ([]byte, error) {
+						return explainDemand(ctx, scaler, c.String("cluster"), e.subject.Job, asJSON)
 					}
 					return e.of(c)
 				},
@@ -80,8 +81,8 @@ func explainCommand() *urfave.Command {
 // explanation is what is asked, and whom.
 type explanation struct {
 	subject history.Subject
-	scaler  string // where it explains the job; "" if it is not asked
-	insist  bool   // somebody has named it: that it does not answer is worth a note
+	demand  func(ctx context.Context, asJSON bool) ([]byte, error) // what the scaler makes of the job; nil: it is not asked
+	insist  bool                                                   // somebody has named it: that it does not answer is worth a note
 }
 
 func (e explanation) of(c *urfave.Context) error {
@@ -105,10 +106,10 @@ func (e explanation) write(ctx context.Context, dir, output string, timeout time
 		story := history.Tell(a)
 		out.Story = &story
 	}
-	if e.scaler != "" && (out.Story == nil || a.Waits()) {
+	if e.demand != nil && (out.Story == nil || a.Waits()) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		text, scalerErr := demand(ctx, e.scaler, output != "text")
+		text, scalerErr := e.demand(ctx, output != "text")
 		switch {
 		case scalerErr == nil:
 			out.Demand = text

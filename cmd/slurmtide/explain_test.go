@@ -16,6 +16,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/powersave/history"
 	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/scaler/ask"
 )
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -44,10 +45,13 @@ func fakeScaler(t *testing.T) (url string, asked *string) {
 // explainJob is the command with a scaler and a spool.
 func explainJob(t *testing.T, dir, scaler, cluster, output string, id uint32) (string, error) {
 	t.Helper()
-	at, err := scalerURL(scaler, cluster, id, output != "text")
+	at, err := ask.At(scaler)
 	require.NoError(t, err)
+	demand := func(ctx context.Context, asJSON bool) ([]byte, error) {
+		return explainDemand(ctx, at, cluster, id, asJSON)
+	}
 	var said strings.Builder
-	err = explanation{subject: history.Subject{Job: id}, scaler: at, insist: true}.write(t.Context(), dir, output, 5*time.Second, &said)
+	err = explanation{subject: history.Subject{Job: id}, demand: demand, insist: true}.write(t.Context(), dir, output, 5*time.Second, &said)
 	return said.String(), err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
 	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/scaler/ask"
 )
 
 func topCommand() *urfave.Command {
@@ -24,14 +25,15 @@ func topCommand() *urfave.Command {
 		Name:  "top",
 		Usage: "watch NodeSets, jobs that wait for nodes, and boots with their phases, live",
 		Description: "Asks the bridge over the socket in its spool directory; run it where the bridge runs, as the same user or root. Ctrl-C ends it.\n" +
+			"What the queue asks for comes from the scaler, where it serves its metrics.\n" +
 			"Where there is no terminal it prints one picture, as with --once. NO_COLOR turns colours off.\n\n" +
 			"Exit status: 0 it was ended, or the picture is printed; 1 the bridge does not answer; 2 wrong usage.",
-		Flags: []urfave.Flag{
+		Flags: append([]urfave.Flag{
 			cli.SpoolFlag(),
 			&urfave.BoolFlag{Name: "once", Usage: "print one picture, whole and without colours"},
 			&urfave.DurationFlag{Name: "every", Value: time.Second, Usage: "how often it is painted"},
-			&urfave.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "how long to wait for the bridge"},
-		},
+			&urfave.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "how long to wait for the bridge, and for the scaler"},
+		}, scalerFlags("the only one")...),
 		Action: func(c *urfave.Context) error {
 			if err := cli.NoArguments(c, ""); err != nil {
 				return err
@@ -39,7 +41,13 @@ func topCommand() *urfave.Command {
 			if c.Duration("timeout") <= 0 || c.Duration("every") <= 0 {
 				return cli.UsageError("--timeout and --every are times to wait, such as 1s")
 			}
-			t := top{dir: c.String("spool"), timeout: c.Duration("timeout"), every: c.Duration("every"), w: c.App.Writer}
+			scaler, err := scalerOf(c)
+			if err != nil {
+				return err
+			}
+			t := top{
+				demand: func(ctx context.Context) (ask.Demand, error) { return scaler.Demand(ctx, c.String("cluster")) }, insist: c.IsSet("scaler"), dir: c.String("spool"), timeout: c.Duration("timeout"), every: c.Duration("every"), w: c.App.Writer,
+			}
 			if f, isFile := c.App.Writer.(*os.File); isFile && !c.Bool("once") && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
 				t.size = func() (width, height int) {
 					if width, height, err := term.GetSize(int(f.Fd())); err == nil && width > 0 && height > 0 {
@@ -59,6 +67,8 @@ func topCommand() *urfave.Command {
 // top paints what the bridge says of itself.
 type top struct {
 	dir            string
+	demand         func(context.Context) (ask.Demand, error)
+	insist         bool // somebody has named the scaler: that it does not answer is worth a line
 	timeout, every time.Duration
 	w              io.Writer
 	size           func() (width, height int) // nil: no terminal, one picture
@@ -72,12 +82,12 @@ const (
 )
 
 func (t top) run(ctx context.Context) error {
-	st, err := t.ask(ctx)
+	seen, err := t.ask(ctx)
 	if err != nil {
 		return urfave.Exit(err.Error(), exitNoBridge)
 	}
 	if t.size == nil {
-		_, err := fmt.Fprintln(t.w, strings.Join((&frame{}).draw(st, ""), "\n"))
+		_, err := fmt.Fprintln(t.w, strings.Join((&frame{}).draw(seen, ""), "\n"))
 		return err
 	}
 	if _, err := io.WriteString(t.w, enter); err != nil {
@@ -87,7 +97,7 @@ func (t top) run(ctx context.Context) error {
 	every := time.NewTicker(t.every)
 	defer every.Stop()
 	for problem := ""; ; {
-		if err := t.paint(st, problem); err != nil {
+		if err := t.paint(seen, problem); err != nil {
 			return err
 		}
 		select {
@@ -101,29 +111,51 @@ func (t top) run(ctx context.Context) error {
 		case err != nil:
 			problem = err.Error()
 		default:
-			st, problem = next, ""
+			seen, problem = next, ""
 		}
 	}
 }
 
 // paint writes over what is there, in one piece, or the terminal flickers.
-func (t top) paint(st bridge.Status, problem string) error {
+func (t top) paint(seen sight, problem string) error {
 	width, height := t.size()
-	lines := (&frame{width: width, height: height, colours: t.colours}).draw(st, problem)
+	lines := (&frame{width: width, height: height, colours: t.colours}).draw(seen, problem)
 	lines = lines[:min(len(lines), height)]
 	_, err := io.WriteString(t.w, "\x1b[H"+strings.Join(lines, "\x1b[K\r\n")+"\x1b[K\x1b[J")
 	return err
 }
 
-func (t top) ask(ctx context.Context) (st bridge.Status, err error) {
+// sight is what one look shows.
+type sight struct {
+	bridge.Status
+	demand      *ask.Demand // nil: nobody has told
+	demandError string
+}
+
+// ask asks bridge and scaler at once; without the scaler the rest is shown.
+func (t top) ask(ctx context.Context) (seen sight, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		switch d, err := t.demand(ctx); {
+		case err == nil:
+			seen.demand = &d
+		case t.insist:
+			seen.demandError = err.Error()
+		}
+	}()
 	raw, err := spool.AskStatus(ctx, t.dir)
 	if err != nil {
-		return st, fmt.Errorf("%s", noBridge(t.dir, t.timeout, err))
+		cancel()
 	}
-	if err := json.Unmarshal(raw, &st); err != nil {
-		return st, fmt.Errorf("reading the bridge's answer (is it of another version?): %w", err)
+	<-told
+	if err != nil {
+		return seen, fmt.Errorf("%s", noBridge(t.dir, t.timeout, err))
 	}
-	return st, nil
+	if err := json.Unmarshal(raw, &seen.Status); err != nil {
+		return seen, fmt.Errorf("reading the bridge's answer (is it of another version?): %w", err)
+	}
+	return seen, nil
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
-	"github.com/slurmtide/slurmtide/powersave/bridge"
+	"github.com/slurmtide/slurmtide/scaler/ask"
 )
 
 // Escapes of a terminal.
@@ -76,11 +76,11 @@ func (f *frame) table(rows [][]string, rest int) {
 }
 
 // draw makes the picture. problem is why the bridge does not answer any more: then st is old.
-func (f *frame) draw(st bridge.Status, problem string) []string {
-	e := st.Engine
+func (f *frame) draw(seen sight, problem string) []string {
+	st, e := seen.Status, seen.Engine
 	f.say("slurmtide top  %s  bridge %s, %s", e.Time.UTC().Format("15:04:05Z"), cmp.Or(st.Version, "-"), st.Lease.Text())
 	f.paint(bold)
-	for _, trouble := range []struct{ head, text string }{{"THE BRIDGE DOES NOT ANSWER: ", problem}, {"SLURM CANNOT BE READ: ", e.SlurmError}, {"KUBERNETES CANNOT BE READ: ", st.KubernetesError}} {
+	for _, trouble := range []struct{ head, text string }{{"THE BRIDGE DOES NOT ANSWER: ", problem}, {"SLURM CANNOT BE READ: ", e.SlurmError}, {"KUBERNETES CANNOT BE READ: ", st.KubernetesError}, {"THE SCALER HAS NO FIGURES: ", seen.demandError}} {
 		if trouble.text != "" {
 			f.say("%s%s", trouble.head, trouble.text)
 			f.paint(red)
@@ -88,8 +88,11 @@ func (f *frame) draw(st bridge.Status, problem string) []string {
 	}
 	f.say("%d requests wait, %d start gates, %d pods", st.Spool.Depth, e.Gates, e.Pods)
 	f.say("%s", rates(e))
+	if d := seen.demand; d != nil {
+		f.say("%s", queue(*d))
+	}
 	jobs, boots := topJobs(e), topBoots(e)
-	f.table(topSets(e), 6)
+	f.table(topSets(e, seen.demand), 6)
 	f.table(jobs, min(len(boots), 8)+2)
 	f.table(boots, 0)
 	return f.lines
@@ -117,8 +120,27 @@ func rates(e powersave.Status) string {
 	return text + fmt.Sprintf(", %d powered down", offs)
 }
 
-func topSets(e powersave.Status) [][]string {
-	rows := [][]string{{"NODESET", "NODES", "UP", "", "BOOTING", "READY", "FAILED", "FLOOR", "AHEAD", "NOT TRIED"}}
+// queue says how many pending jobs there are, by why they count or do not.
+func queue(d ask.Demand) string {
+	says := make([]string, len(d.Pending))
+	for i, p := range d.Pending {
+		says[i] = fmt.Sprintf("%d %s", p.Jobs, p.Says)
+	}
+	return "pending jobs: " + cmp.Or(strings.Join(says, ", "), "none")
+}
+
+// topSets are the NodeSets. NEEDED is how many nodes are in use or would be by pending jobs, and how many of them are to be powered up.
+func topSets(e powersave.Status, demand *ask.Demand) [][]string {
+	needed := map[string]string{}
+	if demand != nil {
+		for _, s := range demand.NodeSets {
+			needed[s.Name] = fmt.Sprint(s.Needed)
+			if s.PowerUp > 0 {
+				needed[s.Name] += fmt.Sprintf(" (+%d)", s.PowerUp)
+			}
+		}
+	}
+	rows := [][]string{{"NODESET", "NODES", "UP", "", "BOOTING", "READY", "FAILED", "NEEDED", "FLOOR", "AHEAD", "NOT TRIED"}}
 	for _, c := range e.NodeSets {
 		floor, ahead := "-", "-"
 		if f := c.Floor; f != nil {
@@ -136,7 +158,7 @@ func topSets(e powersave.Status) [][]string {
 		}
 		rows = append(rows, []string{
 			c.Name, fmt.Sprint(c.Nodes), fmt.Sprint(c.PoweredUp), bar(c.PoweredUp, c.Nodes, 10), fmt.Sprint(c.Booting), fmt.Sprint(c.Ready), fmt.Sprint(c.Failed),
-			floor, ahead, cmp.Or(strings.Join(closed, ", "), c.Problem, "-"),
+			cmp.Or(needed[c.Name], "-"), floor, ahead, cmp.Or(strings.Join(closed, ", "), c.Problem, "-"),
 		})
 	}
 	return rows

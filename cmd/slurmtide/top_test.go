@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/bridge"
 	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/scaler/ask"
 )
 
 // busy is a bridge with so many boots in hand.
@@ -48,14 +50,46 @@ func busy(boots int) bridge.Status {
 }
 
 func TestTopFrame(t *testing.T) {
-	golden.Compare(t, "testdata/top.txt", strings.Join((&frame{}).draw(busy(6), ""), "\n")+"\n")
+	golden.Compare(t, "testdata/top.txt", strings.Join((&frame{}).draw(sight{Status: busy(6), demand: &asked}, ""), "\n")+"\n")
+}
+
+// asked is what a scaler says.
+var asked = ask.Demand{
+	NodeSets: []ask.NodeSet{{Name: "cpu", Needed: 19, PowerUp: 7, InUse: 7}, {Name: "other", Needed: 5}},
+	Pending:  []ask.Pending{{Jobs: 3, Says: "need nodes that are off", Counts: true}, {Jobs: 10, Says: "are held"}},
+}
+
+// The scaler is asked each time; without it the rest is shown, and that it is away where somebody has named it.
+func TestTopAsksTheScaler(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	_, err := spool.Open(dir)
+	require.NoError(t, err)
+	l, err := spool.Listen(dir)
+	require.NoError(t, err)
+	go func() { _ = spool.Serve(t.Context(), l, fakeStatus{st: busy(1)}, slog.New(slog.DiscardHandler)) }()
+	var down error
+	picture := func(insist bool) string {
+		var out strings.Builder
+		once := top{dir: dir, timeout: 5 * time.Second, w: &out, insist: insist, demand: func(context.Context) (ask.Demand, error) { return asked, down }}
+		require.NoError(t, once.run(t.Context()))
+		return out.String()
+	}
+	assert.Contains(t, picture(false), "pending jobs: 3 need nodes that are off, 10 are held\n")
+	assert.Regexp(t, `(?m)^cpu +.* 19 \(\+7\) `, picture(true))
+	down = errors.New("connection refused")
+	assert.Contains(t, picture(true), "THE SCALER HAS NO FIGURES: connection refused\n")
+	for _, without := range []string{picture(false), picture(true)} {
+		assert.NotContains(t, without, "pending jobs")
+		assert.Regexp(t, `(?m)^cpu +100 .* 0 +- `, without)
+	}
+	assert.NotContains(t, picture(false), "THE SCALER")
 }
 
 func TestTopFits(t *testing.T) {
 	for _, size := range [][2]int{{80, 24}, {40, 24}, {200, 60}, {80, 20}} {
 		st := busy(300)
 		st.Engine.SlurmError, st.KubernetesError = "no answer", "refused"
-		lines := (&frame{width: size[0], height: size[1]}).draw(st, "")
+		lines := (&frame{width: size[0], height: size[1]}).draw(sight{Status: st}, "")
 		assert.LessOrEqual(t, len(lines), size[1], size)
 		for _, line := range lines {
 			assert.LessOrEqual(t, utf8.RuneCountInString(line), size[0], line)
@@ -103,7 +137,8 @@ func TestTopPaintsUntilItIsEnded(t *testing.T) {
 	go func() { done <- spool.Serve(served, l, fakeStatus{st: busy(1)}, slog.New(slog.DiscardHandler)) }()
 
 	var out strings.Builder
-	once := top{dir: dir, timeout: 5 * time.Second, every: time.Millisecond, w: &out}
+	nobody := func(context.Context) (ask.Demand, error) { return ask.Demand{}, errors.New("nobody is there") }
+	once := top{dir: dir, demand: nobody, timeout: 5 * time.Second, every: time.Millisecond, w: &out}
 	require.NoError(t, once.run(t.Context()))
 	assert.Contains(t, out.String(), "cpu-0")
 	assert.NotContains(t, out.String(), "\x1b")
@@ -118,7 +153,7 @@ func TestTopPaintsUntilItIsEnded(t *testing.T) {
 			end()
 		}
 	}}
-	live := top{dir: dir, timeout: 5 * time.Second, every: time.Millisecond, w: screen, colours: true, size: func() (int, int) { return 100, 30 }}
+	live := top{dir: dir, demand: nobody, timeout: 5 * time.Second, every: time.Millisecond, w: screen, colours: true, size: func() (int, int) { return 100, 30 }}
 	require.NoError(t, live.run(ctx))
 	require.Len(t, screen.shown, 6)
 	assert.Equal(t, enter, screen.shown[0])

@@ -32,6 +32,7 @@ func shown(t *testing.T, f *fake, every ...time.Duration) (p *Page, url string) 
 	}
 	p = newPage(f)
 	p.every = append(every, 50*time.Millisecond)[0]
+	p.Demand, p.scalerEvery = f.scaler.demand, p.every
 	server := httptest.NewServer(p.Handler())
 	t.Cleanup(server.Close) // after Run, which lets all go
 	run(t, p)
@@ -70,6 +71,9 @@ func TestBrowser(t *testing.T) {
 		assert.Contains(t, b.text(`byId("nodes-text").innerText`), "110 nodes in 2 NodeSets")
 		assert.Contains(t, b.text(`byId("jobs-text").innerText`), "5 Insufficient cpu")
 		assert.Contains(t, b.text(`byId("verdicts-text").innerText`), "capacity: 0/5 nodes are available")
+		b.until(`byId("demand-text").innerText.includes("12 need nodes that are off")`)
+		assert.Regexp(t, `cpu\s+19\s+7\s+7\s+1\s+12`, b.text(`document.querySelector("#demand-text table").innerText`))
+		assert.Contains(t, b.text(`byId("demand-text").innerText`), "needs gpu:h200:8, NodeSet gpu offers gpu:h100:8")
 		var bars int
 		b.eval(`[...document.querySelectorAll("#over-text .bar span")].filter(s => s.getBoundingClientRect().width > 1).length`, &bars)
 		assert.Greater(t, bars, 10, "bars have parts that show")
@@ -80,6 +84,10 @@ func TestBrowser(t *testing.T) {
 		b.until(`byId("status").textContent.includes("nothing is taken down: connection refused")`)
 		f.set(func() { f.st.Engine.SlurmError = "" })
 		b.until(`byId("status").textContent.startsWith("The bridge works")`)
+		f.scaler.set(func() { f.scaler.err = errors.New("connection refused") })
+		b.until(`byId("demand-text").innerText === "The scaler has no figures: connection refused"`)
+		f.scaler.set(func() { f.scaler.err = nil })
+		b.until(`document.querySelector("#demand-text table")`)
 	})
 
 	t.Run("keyboard", func(t *testing.T) {

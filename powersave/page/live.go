@@ -123,6 +123,11 @@ func (l *live) end() {
 // Run looks while somebody watches, until ctx is done. Then nobody may watch any more.
 func (p *Page) Run(ctx context.Context) error {
 	defer p.live.end()
+	if p.Demand != nil {
+		var asking sync.WaitGroup
+		defer asking.Wait()
+		asking.Go(func() { p.follow(ctx) })
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -188,6 +193,7 @@ func (p *Page) see(ctx context.Context) (seen *looked, view []byte, err error) {
 	if err != nil {
 		v.Trouble = append(v.Trouble, "What happened before the bridge began is not shown: "+err.Error())
 	}
+	v.Scaler, v.Demand = p.Demand != nil, p.demanded.Load()
 	if view, err = json.Marshal(v); err != nil { // a figure that is no number
 		return nil, nil, fmt.Errorf("the page cannot be written as JSON: %w", err)
 	}

@@ -10,10 +10,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave/bridge"
 	"github.com/slurmtide/slurmtide/powersave/history"
+	"github.com/slurmtide/slurmtide/scaler/ask"
 )
 
 // Bridge is what the page asks: what `slurmtide status` and `slurmtide explain` ask over the socket.
@@ -27,12 +29,14 @@ type Recent interface {
 	Newest() ([]history.Entry, error)
 }
 
-// Config says what the page shows. All fields are required.
+// Config says what the page shows. All fields but Demand are required.
 type Config struct {
 	Bridge  Bridge
 	Recent  Recent
 	Cluster string // for people
 	Log     *slog.Logger
+	// Demand asks the scaler; nil: nobody has said where it is.
+	Demand func(context.Context) (ask.Demand, error)
 }
 
 // Bounds of what the page does for those who look.
@@ -53,12 +57,15 @@ type Page struct {
 	live    *live
 	every   time.Duration
 	stories chan struct{} // slots
-	faulty  bool          // a look has failed by a fault of ours, and the log has it; Run's goroutine alone uses it
+	// demanded is nil until the scaler has been asked.
+	demanded    atomic.Pointer[Demand]
+	scalerEvery time.Duration
+	faulty      bool // a look has failed by a fault of ours, and the log has it; Run's goroutine alone uses it
 }
 
 // New makes the page.
 func New(c Config) *Page {
-	return &Page{Config: c, live: newLive(), every: lookEvery, stories: make(chan struct{}, mostAsked)}
+	return &Page{Config: c, live: newLive(), every: lookEvery, scalerEvery: scalerEvery, stories: make(chan struct{}, mostAsked)}
 }
 
 //go:embed static/page.html static/page.css static/page.js

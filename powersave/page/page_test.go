@@ -29,6 +29,7 @@ import (
 
 // fake is a bridge, and the end of a history.
 type fake struct {
+	scaler  fakeScaler
 	mu      sync.Mutex
 	st      bridge.Status
 	err     error
@@ -77,6 +78,7 @@ func (f *fake) set(change func()) {
 func newFake() *fake {
 	f := &fake{}
 	f.st, f.entries = day()
+	f.scaler.told = asked
 	return f
 }
 
@@ -96,7 +98,7 @@ func run(t *testing.T, p *Page) {
 	})
 }
 
-func ask(t *testing.T, h http.Handler, method, target string, head ...string) *http.Response {
+func call(t *testing.T, h http.Handler, method, target string, head ...string) *http.Response {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, nil)
 	for i := 0; i < len(head); i += 2 {
@@ -158,7 +160,7 @@ func TestAnswers(t *testing.T) {
 		"no options for others": {"OPTIONS", "/story", "text/plain; charset=utf-8", "Method Not Allowed", 405},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := ask(t, h, test.method, test.target)
+			r := call(t, h, test.method, test.target)
 			assert.Equal(t, test.status, r.StatusCode)
 			assert.Equal(t, test.kind, r.Header.Get("Content-Type"))
 			assert.Contains(t, body(t, r), test.contains)
@@ -182,23 +184,23 @@ func TestRefusesOtherSites(t *testing.T) {
 	for _, target := range []string{"/", "/events", "/find?q=a", "/story?job=5"} {
 		for _, site := range []string{"cross-site", "same-site"} { // another port of localhost is of the same site
 			for _, dest := range []string{"empty", "script", "iframe", ""} {
-				r := ask(t, h, "GET", target, "Sec-Fetch-Site", site, "Sec-Fetch-Dest", dest)
+				r := call(t, h, "GET", target, "Sec-Fetch-Site", site, "Sec-Fetch-Dest", dest)
 				assert.Equal(t, http.StatusForbidden, r.StatusCode, "%s %s %s", target, site, dest)
 			}
 		}
 	}
-	assert.Equal(t, 200, ask(t, h, "GET", "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Dest", "document").StatusCode)
-	assert.Equal(t, 200, ask(t, h, "GET", "/page.js", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Dest", "script").StatusCode)
-	assert.Equal(t, 200, ask(t, h, "GET", "/", "Sec-Fetch-Site", "none", "Sec-Fetch-Dest", "document").StatusCode)
+	assert.Equal(t, 200, call(t, h, "GET", "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Dest", "document").StatusCode)
+	assert.Equal(t, 200, call(t, h, "GET", "/page.js", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Dest", "script").StatusCode)
+	assert.Equal(t, 200, call(t, h, "GET", "/", "Sec-Fetch-Site", "none", "Sec-Fetch-Dest", "document").StatusCode)
 }
 
 func TestUnchangedAssets(t *testing.T) {
 	h := newPage(newFake()).Handler()
-	r := ask(t, h, "GET", "/page.js")
+	r := call(t, h, "GET", "/page.js")
 	tag := r.Header.Get("ETag")
 	require.NotEmpty(t, tag)
-	assert.Equal(t, 304, ask(t, h, "GET", "/page.js", "If-None-Match", tag).StatusCode)
-	assert.Equal(t, 200, ask(t, h, "GET", "/page.css", "If-None-Match", tag).StatusCode)
+	assert.Equal(t, 304, call(t, h, "GET", "/page.js", "If-None-Match", tag).StatusCode)
+	assert.Equal(t, 200, call(t, h, "GET", "/page.css", "If-None-Match", tag).StatusCode)
 }
 
 func TestOwnName(t *testing.T) {

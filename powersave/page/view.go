@@ -20,6 +20,7 @@ const (
 	mostBreakers = 50
 	mostVerdicts = 30
 	mostNotes    = 20
+	mostMisses   = 20
 )
 
 // View is what the page shows. Nothing in it changes by the mere passing of time: ages are worked out where they are shown.
@@ -45,6 +46,8 @@ type View struct {
 	Verdicts List[Verdict]   `json:"verdicts"`
 	Backs    List[GivenBack] `json:"givenBack"`
 	Notes    List[Note]      `json:"notes"`
+	Scaler   bool            `json:"scaler"` // one is asked for the demand
+	Demand   *Demand         `json:"demand,omitempty"`
 }
 
 // List is the beginning of a list.

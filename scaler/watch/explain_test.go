@@ -2,14 +2,17 @@ package watch
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/slurmtide/slurmtide/scaler"
+	"github.com/slurmtide/slurmtide/scaler/ask"
 )
 
 type fixed struct {
@@ -54,4 +57,50 @@ func TestExplainJobs(t *testing.T) {
 		assert.Equal(t, want.status, w.Code, path)
 		assert.Equal(t, want.text, w.Body.String(), path)
 	}
+}
+
+func TestTellDemand(t *testing.T) {
+	gpu := func(i int, state scaler.NodeState) scaler.Node {
+		return scaler.Node{Name: fmt.Sprint("gpu-", i), NodeSet: "gpu", Partitions: []string{"gpu"}, State: state, Shape: &scaler.Shape{CPUs: 8, Memory: 1000, Gres: "gpu:h100:8"}}
+	}
+	used := gpu(1, scaler.NodeUp)
+	used.AllocCPUs = 8
+	job := func(id uint32, gres string) scaler.Job {
+		return scaler.Job{ID: id, Priority: 1, Request: scaler.Request{Partitions: "gpu", Tasks: 1, Memory: 10, TRESPerNode: gres}}
+	}
+	held := job(12, "")
+	held.Priority, held.Reason = 0, "JobHeldUser"
+	figures := figure(time.Unix(100, 0).UTC(), scaler.Snapshot{
+		Partitions: []scaler.Partition{{Name: "gpu"}},
+		NodeSets:   []scaler.NodeSet{{Name: "gpu"}, {Name: "none"}, {Name: "of a trigger"}},
+		Nodes:      []scaler.Node{gpu(0, scaler.NodeOff), used, gpu(2, scaler.NodeOff)},
+		Jobs: []scaler.Job{
+			job(7, "gres/gpu:h200:8"), job(8, "gres/gpu:h100:8"), held, {ID: 13, State: scaler.JobRunning, Nodes: "gpu-1", Request: scaler.Request{Partitions: "gpu", TRESPerNode: "gres/gpu:h100:8"}},
+		},
+	}, 2)
+	one, two := fixed{figures: *figures}, fixed{err: &NotReadError{Cause: errors.New("connection refused")}}
+	server := httptest.NewServer(http.StripPrefix("/under", TellDemand(map[string]Latester{"one": one, "two": two})))
+	defer server.Close()
+	s, err := ask.At(server.URL + "/under/")
+	require.NoError(t, err)
+	got, err := s.Demand(t.Context(), "one")
+	require.NoError(t, err)
+	assert.Equal(t, ask.Demand{
+		Cluster: "one", Read: time.Unix(100, 0).UTC(),
+		NodeSets: []ask.NodeSet{{Name: "gpu", Needed: 2, PowerUp: 1, InUse: 1, Jobs: 1}, {Name: "none"}},
+		Pending: []ask.Pending{
+			{Why: "capacity", Says: "need nodes that are off", Counts: true, Jobs: 1},
+			{Why: "held", Says: "are held", Jobs: 1}, {Why: "impossible", Says: "can run on no NodeSet", Jobs: 1},
+		},
+		Never: []ask.Never{{Miss: "needs gpu:h200:8, NodeSet gpu offers gpu:h100:8", Jobs: 1}},
+	}, got)
+	for cluster, want := range map[string]string{
+		"two": "Slurm's queue has not been read yet: connection refused", "three": `no cluster "three" here`, "": `which cluster? There are ["one" "two"]`,
+	} {
+		_, err := s.Demand(t.Context(), cluster)
+		require.EqualError(t, err, want)
+	}
+	w := httptest.NewRecorder()
+	TellDemand(map[string]Latester{"one": one}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/demand", nil))
+	assert.Contains(t, w.Body.String(), `{"cluster":"one",`, "there is only one")
 }

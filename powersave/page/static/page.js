@@ -219,6 +219,26 @@ function drawNotes(list) {
     list.items.map((n) => [when(n.time), n.node ? link("node", n.node, "notes") : "–", String(n.times), n.text]), list.leftOut);
 }
 
+function drawDemand({ scaler, demand }) {
+  const help = (...text) => el("p", { class: "muted" }, ...text);
+  if (!scaler) {
+    return help("What pending jobs ask for the scaler knows, and the bridge has not been told where it is: ", el("code", {}, "--scaler"), " of the bridge. ",
+      el("code", {}, "slurmtide explain job"), " tells what becomes of one job.");
+  }
+  if (!demand) return muted("Asks the scaler …");
+  if (demand.error) return el("p", { class: "bad" }, `The scaler has no figures: ${demand.error}`);
+  const sets = demand.nodeSets;
+  return [
+    demand.pending.length ? el("ul", { class: "legend" }, demand.pending.map((p) => el("li", {}, el("b", {}, p.jobs.toLocaleString("en")), ` ${p.says}`))) : muted("No job is pending."),
+    sets.items.length ? table("What jobs ask of NodeSets",
+      [["NodeSet", "name"], ["Needed", "number"], ["To power up", "number"], ["In use", "number"], ["Free soon", "number"], ["Jobs that count", "number"]],
+      sets.items.map((s) => [link("nodeset", s.name, "demand"), ...[s.needed, s.powerUp, s.inUse, s.freeingSoon, s.jobs].map((n) => n.toLocaleString("en"))]), sets.leftOut) : "",
+    demand.never.items.length ? el("h3", {}, "Jobs that no NodeSet can ever run") : "",
+    demand.never.items.length ? table("Jobs that no NodeSet can ever run", [["What stands against them", "long"], ["Jobs", "number"]],
+      demand.never.items.map((m) => [m.miss, m.jobs.toLocaleString("en")]), demand.never.leftOut) : "",
+  ];
+}
+
 function show(v) {
   phases = v.phases;
   byId("cluster").textContent = v.cluster;
@@ -233,6 +253,7 @@ function show(v) {
   paint("verdicts-text", v.verdicts, drawVerdicts);
   paint("backs-text", v.givenBack, drawBacks);
   paint("notes-text", v.notes, drawNotes);
+  paint("demand-text", { scaler: v.scaler, demand: v.demand }, drawDemand);
   byId("about").textContent = `Bridge ${v.version || "of no version"}; the lease is ${v.lease}. ${many(v.requests, "request waits", "requests wait")}, ` +
     `${many(v.gates, "start gate waits", "start gates wait")}, ${many(v.pods, "pod", "pods")}.`;
 }
