@@ -20,8 +20,8 @@ cluster=(hack/localcluster/localcluster.sh --name "$name")
 
 step() { printf '\n== %s (%ds)\n' "$1" "$SECONDS"; }
 
-# What package slurmconf reads, against the real ones. No cluster is needed, the unpacked image is enough.
-slurmconf() {
+# What package slurmconf reads, against the real ones, and what the image's init is for. No cluster is needed, the unpacked image is enough.
+unpacked() {
 	local version=$1 image=$2 root=$scratch/$1
 	mkdir "$root"
 	tar -xOf "$image" "$(tar -tf "$image" | grep '\.tar$')" | tar -x -C "$root"
@@ -32,7 +32,7 @@ slurmconf() {
 	EOF
 	chmod +x "$scratch/scontrol-$version"
 	SLURMTIDE_SCONTROL=$scratch/scontrol-$version hack/gotest.sh -tags integration -count=1 -run Scontrol ./slurmconf
-	SLURMTIDE_SLURM_ROOT=$root SLURMTIDE_SLURM_VERSION=$version hack/gotest.sh -tags integration -count=1 ./slurmconf/daemons
+	SLURMTIDE_SLURM_ROOT=$root SLURMTIDE_SLURM_VERSION=$version hack/gotest.sh -tags integration -count=1 ./slurmconf/daemons ./hack/images
 }
 
 step "building the programs"
@@ -50,12 +50,13 @@ trap cleanup EXIT
 step "images"
 images=("$(hack/images/build.sh slurmtide | tail -n 1)")
 case ${TAGS:-} in *controlplane* | *scale*) images+=("$(hack/images/build.sh mariadb | tail -n 1)") ;; esac
+case ${TAGS:-} in *controlplane*) images+=("$(hack/images/build.sh ldap | tail -n 1)") ;; esac
 case ${TAGS:-} in *faults*) images+=("$(hack/images/build.sh faults | tail -n 1)") ;; esac
 checks=()
 for version in ${SLURM_VERSIONS:-24.11 26.05}; do
 	images+=("$(hack/images/build.sh "$version" | tail -n 1)")
 	[ -n "${RUN:-}" ] || {
-		slurmconf "$version" "${images[-1]}" &
+		unpacked "$version" "${images[-1]}" &
 		checks+=($!)
 	}
 done

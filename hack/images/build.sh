@@ -4,6 +4,7 @@
 #   hack/images/build.sh 24.11       slurmtide/slurm:24.11, from Debian trixie
 #   hack/images/build.sh 26.05       slurmtide/slurm:26.05, from Debian forky
 #   hack/images/build.sh mariadb     slurmtide/mariadb:test, a database for tests of accounting, from Debian trixie
+#   hack/images/build.sh ldap        slurmtide/ldap:test, a directory for tests of sssd, from Debian trixie
 #   hack/images/build.sh slurmtide   slurmtide/slurmtide:dev, our own programs, built static
 #   hack/images/build.sh faults      slurmtide/slurmtide:faults, the same with a bridge that tests can kill at any step
 #
@@ -73,11 +74,13 @@ install_tools() {
 		die "cannot install mmdebstrap, see above"
 }
 
-# build_debian IMAGE TAG SUITE PACKAGES FINISH: an image of a list of packages; FINISH is a script that runs in it as the last step.
+# build_debian IMAGE TAG SUITE FINISH PACKAGES...: an image of lists of packages; FINISH is a script that runs in it as the last step.
 build_debian() {
-	image=$1 tag=$2 suite=$3 packages=$here/$4 finish=$here/$5 arch=$(arch)
+	image=$1 tag=$2 suite=$3 finish=$here/$4 arch=$(arch)
+	shift 4
+	packages=$(cd "$here" && cat "$@")
 	cache=${SLURMTIDE_CACHE:-$HOME/.cache/slurmtide}/images
-	key=$({ echo "$suite $arch"; cat "$here/build.sh" "$finish" "$packages" "$here/archive/archive.go" "$here/slurmstepd/main.go"; } | sha256sum | cut -c1-16)
+	key=$({ echo "$suite $arch $packages"; cat "$here/build.sh" "$finish" "$here/archive/archive.go" "$here/slurmstepd/main.go"; } | sha256sum | cut -c1-16)
 	out=$cache/$image-$tag-$key.tar
 	mkdir -p "$cache"
 
@@ -99,12 +102,14 @@ build_debian() {
 	# Check-Valid-Until: testing's package lists expire, and a snapshot or a frozen mirror is still good.
 	# path-exclude: files nobody reads in a container are not even unpacked.
 	# cleanup/run: finish.sh put directories there. output/dev: the runtime makes /dev, and an import without root cannot make devices.
-	set -- --variant=minbase --format=tar --skip=cleanup/run,output/dev --arch="$arch" --keyring="$keyring" --include="$(paste -sd, "$packages")" \
+	set -- --variant=minbase --format=tar --skip=cleanup/run,output/dev --arch="$arch" --keyring="$keyring" --include="$(echo "$packages" | paste -sd,)" \
 		--aptopt='Acquire::Check-Valid-Until "false"' --aptopt='APT::Install-Recommends "false"' \
 		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
 		--customize-hook="chroot \"\$1\" sh -s < '$finish'"
+	entrypoint=
 	if [ "$image" = slurm ]; then
+		entrypoint='-entrypoint /usr/bin/tini -entrypoint -s -entrypoint --' # slurmd collects no processes but its own children
 		(cd "$root" && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/slurmstepd" ./hack/images/slurmstepd)
 		set -- --customize-hook="cp '$work/slurmstepd' \"\$1\"/tmp/" "$@" # for finish.sh
 	fi
@@ -120,7 +125,8 @@ build_debian() {
 	}
 	wait
 	say "$image:$tag: writing the archive"
-	archive -o "$work/image.tar" -tag "slurmtide/$image:$tag" -arch "$arch" -layer "$work/root.tar" \
+	# shellcheck disable=SC2086 # words
+	archive -o "$work/image.tar" $entrypoint -tag "slurmtide/$image:$tag" -arch "$arch" -layer "$work/root.tar" \
 		-env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 	mv "$work/image.tar" "$out"
 	say "$image:$tag: $(du -m "$out" | cut -f1) MB"
@@ -128,10 +134,11 @@ build_debian() {
 }
 
 case "${1:-}" in
-24.11) build_debian slurm 24.11 trixie packages finish.sh ;;
-26.05) build_debian slurm 26.05 forky packages finish.sh ;;
-mariadb) build_debian mariadb test trixie packages-mariadb finish-mariadb.sh ;;
+24.11) build_debian slurm 24.11 trixie finish.sh packages packages-sssd ;;
+26.05) build_debian slurm 26.05 forky finish.sh packages ;; # forky has no sssd
+mariadb) build_debian mariadb test trixie finish-mariadb.sh packages-mariadb ;;
+ldap) build_debian ldap test trixie finish-ldap.sh packages-ldap ;;
 slurmtide) build_slurmtide dev ;;
 faults) build_slurmtide faults ;;
-*) die "usage: build.sh 24.11|26.05|mariadb|slurmtide|faults" ;;
+*) die "usage: build.sh 24.11|26.05|mariadb|ldap|slurmtide|faults" ;;
 esac

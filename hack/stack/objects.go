@@ -385,9 +385,9 @@ func serviceAccountToken() corev1.VolumeSource {
 	)
 }
 
-// writeKey puts slurm.key where slurmd looks for it, takes it out of the environment and becomes slurmd, which must not inherit the
-// umask: jobs read what it writes.
-const writeKey = `(umask 077; printf %s "$SLURM_KEY" >/etc/slurm/slurm.key); unset SLURM_KEY; exec "$@"`
+// writeKey puts slurm.key where slurmd looks for it, takes it out of the environment and starts slurmd, which must not inherit the
+// umask: jobs read what it writes. tini collects the processes that are left to a container's first one, which slurmd does not.
+const writeKey = `(umask 077; printf %s "$SLURM_KEY" >/etc/slurm/slurm.key); unset SLURM_KEY; exec tini -s -- "$@"`
 
 // PodTemplate is a template for slurmd pods of this stack, for NodeSets: the image, slurm.key, and what slurmd needs to run jobs.
 //

@@ -36,7 +36,7 @@ func TestExampleInfiniBand(t *testing.T) {
 	assert.Equal(t, resource.MustParse("1"), slurmd.Resources.Limits["example.com/ib_vf"])
 	assert.Contains(t, slurmd.Resources.Limits, corev1.ResourceMemory, "which is of the shape")
 	assert.Equal(t, []corev1.Capability{"SYS_RESOURCE"}, slurmd.SecurityContext.Capabilities.Add)
-	assert.Equal(t, `ulimit -l unlimited; exec "$@"`, slurmd.Command[2])
+	assert.Equal(t, `ulimit -l unlimited; exec tini -s -- "$@"`, slurmd.Command[2])
 	assert.Equal(t, []string{"slurmd", "-D", "-b", "-N", "ib-0"}, slurmd.Args[:5], "which the command runs")
 	near := pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	require.Len(t, near, 1)

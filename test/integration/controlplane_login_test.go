@@ -68,6 +68,9 @@ func testLogin(t *testing.T, version string) {
 	p.part("ssh into nodes", func(t *testing.T) { p.testNodeSSH(t, home) })
 	p.part("what ssh leaves behind", p.testLeftBehind)
 	p.part("interactive work", p.testInteractive)
+	if version == versionWithSSSD {
+		p.part("users from a directory", func(t *testing.T) { p.testSSSD(t, home) })
+	}
 	p.part("slurm.conf changes in place", p.testLoginConfig)
 	p.part("a bad sshd_config", p.testLoginBadConfig)
 	p.part("the host key stays", p.testLoginHostKey)

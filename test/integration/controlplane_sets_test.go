@@ -74,6 +74,15 @@ func withClaim(set *v1alpha1.NodeSet) {
 	slurmd.VolumeMounts = append(slurmd.VolumeMounts, corev1.VolumeMount{Name: "scratch", MountPath: "/scratch"})
 }
 
+// withShm gives nodes a larger /dev/shm, as docs/nodesets.md has it.
+func withShm(set *v1alpha1.NodeSet) {
+	pod := &set.Spec.Template.Spec
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "shm", VolumeSource: corev1.VolumeSource{
+		EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: new(resource.MustParse("96Mi"))},
+	}})
+	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "shm", MountPath: "/dev/shm"})
+}
+
 // testMetrics reads slurmctld's own metrics, which 24.11 has not: it refuses the configuration, and goes on.
 func (p *plane) testMetrics(t *testing.T) {
 	before := p.restarts()

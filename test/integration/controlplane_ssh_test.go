@@ -85,7 +85,7 @@ func (p *plane) testLeftBehind(t *testing.T) {
 	_, err := p.sshNode("alice", "alice", "door-1", "setsid nohup sleep 4321 >/dev/null 2>&1 </dev/null & sleep 0.2")
 	require.NoError(t, err)
 	left := func() string {
-		out, _, err := p.ExecPod(p.ctx, "door-1", nil, "slurmd", "/bin/sh", "-c", "pgrep -u 2001 -r D,R,S,T -a sleep || [ $? -eq 1 ]") // what has ended slurmd does not collect
+		out, _, err := p.ExecPod(p.ctx, "door-1", nil, "slurmd", "/bin/sh", "-c", "pgrep -u 2001 -a sleep || [ $? -eq 1 ]")
 		require.NoError(t, err)
 		return out
 	}
@@ -104,6 +104,11 @@ func (p *plane) testLeftBehind(t *testing.T) {
 	began := time.Now()
 	p.eventually("the rest to end", func() (bool, string) { return left() == "", left() })
 	t.Logf("what she left is gone after %v", time.Since(began).Round(100*time.Millisecond))
+	p.eventually("what has ended to be collected", func() (bool, string) { // slurmstepds and sessions are left to the container's first process
+		out, _, err := p.ExecPod(p.ctx, "door-1", nil, "slurmd", "/bin/sh", "-c", "pgrep -r Z -l || [ $? -eq 1 ]")
+		require.NoError(t, err)
+		return out == "", out
+	})
 	p.eventually("alice to be kept out", func() (bool, string) {
 		_, err := p.sshNode("alice", "alice", "door-1", "true")
 		return err != nil && strings.Contains(err.Error(), " jobs "), fmt.Sprint(err) // of hers, or of anybody

@@ -115,7 +115,7 @@ func testControlPlane(t *testing.T, version string) {
 		p.waitJob(p.sbatch("hostname", "--constraint=fast&gen4"), "COMPLETED")
 	})
 	p.try("another NodeSet", func(*testing.T) {
-		p.createSet("more", "more-[0-1]", withClaim, p.withScripts)
+		p.createSet("more", "more-[0-1]", withClaim, withShm, p.withScripts)
 		p.eventually("its nodes", func() (bool, string) {
 			out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
 			return strings.Contains(out, "more 2 idle~"), out
@@ -126,6 +126,9 @@ func testControlPlane(t *testing.T, version string) {
 	p.try("a volume stays with its node", func(*testing.T) {
 		p.waitZero("more-[0-1]")
 		p.waitJob(p.sbatch("test -e /scratch/file", "-p", "more", "--nodelist=more-0"), "COMPLETED")
+	})
+	p.try("a larger /dev/shm", func(*testing.T) { // it has 64 MiB without
+		p.waitJob(p.sbatch(`[ "$(df -k --output=size,fstype /dev/shm | tail -n 1 | xargs)" = "98304 tmpfs" ]`, "-p", "more"), "COMPLETED")
 	})
 	p.try("scripts of the nodes", p.testScripts)
 	p.try("a NodeSet goes under a job", p.testSetGoes)

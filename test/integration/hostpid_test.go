@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// hostPIDOf is a process of a pod's container, as the host sees it: its eldest.
+// hostPIDOf is a process of a pod's container, as the host sees it: its eldest, but for the init that slurmd runs under.
 func (c *cluster) hostPIDOf(name, container string) int {
 	c.t.Helper()
 	pod, err := c.kube.CoreV1().Pods(c.ns).Get(c.ctx, name, metav1.GetOptions{})
@@ -31,6 +31,9 @@ func (c *cluster) hostPIDOf(name, container string) int {
 	for _, f := range files {
 		groups, err := os.ReadFile(f)
 		if err != nil || !bytes.Contains(groups, []byte(id)) {
+			continue
+		}
+		if name, err := os.ReadFile(filepath.Join(filepath.Dir(f), "comm")); err != nil || string(name) == "tini\n" {
 			continue
 		}
 		stat, err := os.ReadFile(filepath.Join(filepath.Dir(f), "stat"))

@@ -72,7 +72,7 @@ Controller's unless the Accounting, which it has in common with others, names an
 {{- $top := index . 0 }}{{ $slurmd := (index . 1).slurmd | default dict }}
 {{- $key := include "slurm.key" (list $top "slurmKeyRef" "auth-slurm" "slurm.key") | fromYaml }}
 {{- $env := list (dict "name" "SLURM_KEY" "valueFrom" (dict "secretKeyRef" $key)) }}
-{{- $keep := `(umask 077; printf %s "$SLURM_KEY" >/etc/slurm/slurm.key); unset SLURM_KEY; exec "$@"` }}
+{{- $keep := `(umask 077; printf %s "$SLURM_KEY" >/etc/slurm/slurm.key); unset SLURM_KEY; init=$(command -v tini) && set -- "$init" -s -- "$@"; exec "$@"` }}
 {{- $ours := dict "name" "slurmd" "image" (include "slurm.image" $top) "imagePullPolicy" $top.Values.image.pullPolicy "command" (list "/bin/sh" "-c" $keep "sh") }}
 {{- toYaml (merge (dict "env" (concat $env ($slurmd.env | default list))) $slurmd $ours) }}
 {{- end }}
