@@ -38,27 +38,39 @@ PartitionName=all Nodes=ALL Default=YES
 // jobs are a step whose job leaves a process behind, and a batch job.
 const jobs = `srun sh -c 'setsid sleep 0.1 >/dev/null 2>&1 &'; sbatch --wait --output=/dev/null --wrap=true >/dev/null`
 
-// slurmd leaves to its container's first process what others leave behind, and its own steps; if it is that itself, nobody collects them.
-func TestEndedProcessesAreCollected(t *testing.T) {
+// image is where the image is unpacked.
+func image(t *testing.T) string {
 	root := os.Getenv("SLURMTIDE_SLURM_ROOT")
 	require.NotEmpty(t, root, "set SLURMTIDE_SLURM_ROOT to an unpacked Slurm image")
-	run := func(init ...string) string {
-		dir, err := os.MkdirTemp(filepath.Join(root, "tmp"), "node")
-		require.NoError(t, err)
-		defer os.RemoveAll(dir)
-		require.NoError(t, os.Chmod(dir, 0o755))
-		text := strings.ReplaceAll(config, "DIR", "/tmp/"+filepath.Base(dir))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "slurm.conf"), []byte(text), 0o644))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "cgroup.conf"), []byte("CgroupPlugin=disabled\n"), 0o644))
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-		defer cancel()
-		args := append([]string{"--net", "--pid", "--mount", "--uts", "--fork", "--kill-child", "sh", "testdata/node.sh", root, dir, jobs}, init...)
-		out, err := exec.CommandContext(ctx, "unshare", args...).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		_, left, ok := strings.Cut(string(out), "left:")
-		require.True(t, ok, "%s", out)
-		return strings.TrimSpace(left)
-	}
-	assert.Contains(t, run(), "slurmstepd", "this is what the image's init is for")
-	assert.Empty(t, run("tini", "-s", "--"))
+	return root
+}
+
+// run starts slurmd by the words of init, runs a command beside slurmctld, and returns what it says and what slurmd has left uncollected.
+func run(t *testing.T, environment []string, command string, init ...string) (said, left string) {
+	root := image(t)
+	dir, err := os.MkdirTemp(filepath.Join(root, "tmp"), "node") //nolint:usetesting // daemons see nothing outside of the image
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	text := strings.ReplaceAll(config, "DIR", "/tmp/"+filepath.Base(dir))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "slurm.conf"), []byte(text), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cgroup.conf"), []byte("CgroupPlugin=disabled\n"), 0o644))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	args := append([]string{"--net", "--pid", "--mount", "--uts", "--fork", "--kill-child", "sh", "testdata/node.sh", root, dir, command}, init...)
+	cmd := exec.CommandContext(ctx, "unshare", args...)
+	cmd.Env = append(os.Environ(), environment...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	said, left, ok := strings.Cut(string(out), "left:")
+	require.True(t, ok, "%s", out)
+	return strings.TrimSpace(said), strings.TrimSpace(left)
+}
+
+// slurmd leaves to its container's first process what others leave behind, and its own steps; if it is that itself, nobody collects them.
+func TestEndedProcessesAreCollected(t *testing.T) {
+	_, left := run(t, nil, jobs)
+	assert.Contains(t, left, "slurmstepd", "this is what the image's init is for")
+	_, left = run(t, nil, jobs, "tini", "-s", "--")
+	assert.Empty(t, left)
 }

@@ -54,6 +54,7 @@ func TestLoginSetObjects(t *testing.T) {
 			}
 			s.Spec.Template.Metadata = v1alpha1.PodMetadata{Labels: map[string]string{"team": "hpc"}, Annotations: map[string]string{"note": "x"}}
 			s.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "login"}
+			s.Spec.Template.Spec.HostUsers = new(false)
 			s.Spec.Template.Spec.SecurityContext = &v1alpha1.PodSecurityOptions{RunAsUser: new(int64(401)), RunAsGroup: new(int64(401))}
 			s.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "home", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "home"}}}}
 			s.Spec.RootSSHAuthorizedKeys = "ssh-ed25519 AAAA admin\n"

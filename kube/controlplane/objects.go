@@ -159,6 +159,7 @@ func podTemplate(o *v1alpha1.PodOptions, ours map[string]string, spec corev1.Pod
 func options(spec *corev1.PodSpec, o *v1alpha1.PodOptions) {
 	spec.NodeSelector, spec.Affinity, spec.Tolerations = o.Spec.NodeSelector, o.Spec.Affinity, o.Spec.Tolerations
 	spec.PriorityClassName, spec.ImagePullSecrets = o.Spec.PriorityClassName, o.Spec.ImagePullSecrets
+	spec.HostUsers = o.Spec.HostUsers
 }
 
 func podSecurity(o *v1alpha1.PodOptions, uid, gid int64) *corev1.PodSecurityContext {

@@ -44,7 +44,7 @@ func TestObjects(t *testing.T) {
 			c.Spec.Bridge = &v1alpha1.BridgeOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "mirror/slurmtide:1", Args: []string{"--log-format=json"}}}
 			c.Spec.Template.Metadata = v1alpha1.PodMetadata{Labels: map[string]string{"team": "hpc"}, Annotations: map[string]string{"note": "x"}}
 			c.Spec.Template.Spec = v1alpha1.PodSpecOptions{
-				NodeSelector: map[string]string{"pool": "control"}, PriorityClassName: "high",
+				NodeSelector: map[string]string{"pool": "control"}, PriorityClassName: "high", HostUsers: new(false),
 				Tolerations:      []corev1.Toleration{{Key: "control", Operator: corev1.TolerationOpExists}},
 				ImagePullSecrets: []corev1.LocalObjectReference{{Name: "pull"}},
 				SecurityContext:  &v1alpha1.PodSecurityOptions{RunAsUser: new(int64(401)), RunAsGroup: new(int64(401))},

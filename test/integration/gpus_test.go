@@ -18,7 +18,7 @@ const standInDriver = `mount -t tmpfs tmpfs /proc/driver && mount -t tmpfs tmpfs
 for n in 0 1; do
   gpu=/proc/driver/nvidia/gpus/0000:0$n:00.0 pci=/sys/bus/pci/drivers/nvidia/0000:0$n:00.0
   mkdir -p $gpu $pci
-  printf 'Model: \t\t NVIDIA H100 80GB HBM3\nDevice Minor: \t %d\n' $n >$gpu/information
+  printf 'Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-0\nDevice Minor: \t %d\n' $n >$gpu/information
   echo 0 >$pci/local_cpulist
   mknod -m 0666 /dev/nvidia$n c 1 3
 done

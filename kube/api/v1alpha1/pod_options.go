@@ -130,6 +130,12 @@ type PodSpecOptions struct {
 	//
 	// +optional
 	SecurityContext *PodSecurityOptions `json:"securityContext,omitempty"`
+
+	// false: users of the pod, root among them, are nobody on its host (a user namespace). The container runtime and the file systems of the pod's volumes
+	// have to support it. Default: true.
+	//
+	// +optional
+	HostUsers *bool `json:"hostUsers,omitempty"`
 }
 
 // PodSecurityOptions are users and groups of a pod.

@@ -1350,6 +1350,11 @@ func (in *PodSpecOptions) DeepCopyInto(out *PodSpecOptions) {
 		*out = new(PodSecurityOptions)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.HostUsers != nil {
+		in, out := &in.HostUsers, &out.HostUsers
+		*out = new(bool)
+		**out = **in
+	}
 	return
 }
 
