@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,8 +22,26 @@ import (
 
 const root = "../../"
 
-// tests are those of a package, and the names that its subtests may have.
-type tests struct{ names, subtests map[string]bool }
+// function is what a function of tests has: the names of subtests, and of what it may call.
+type function struct{ subtests, uses map[string]bool }
+
+// tests are the functions of a package's tests.
+type tests map[string]function
+
+// has says whether a test has a subtest, itself or by what it calls. Methods go by their names alone.
+func (of tests) has(test, subtest string) bool {
+	seen := map[string]bool{}
+	var look func(name string) bool
+	look = func(name string) bool {
+		f, known := of[name]
+		if !known || seen[name] {
+			return false
+		}
+		seen[name] = true
+		return f.subtests[subtest] || slices.ContainsFunc(slices.Collect(maps.Keys(f.uses)), look)
+	}
+	return look(test)
+}
 
 // repository reads the tests of every package, whatever their build tags, by directory.
 func repository(t *testing.T) map[string]tests {
@@ -46,38 +65,55 @@ func repository(t *testing.T) map[string]tests {
 		if err != nil {
 			return err
 		}
-		of, known := all[dir]
-		if !known {
-			of = tests{map[string]bool{}, map[string]bool{}}
-			all[dir] = of
+		if all[dir] == nil {
+			all[dir] = tests{}
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.FuncDecl:
-				if n.Recv == nil && strings.HasPrefix(n.Name.Name, "Test") && n.Name.Name != "TestMain" {
-					of.names[n.Name.Name] = true
-				}
-			case *ast.KeyValueExpr: // of a table
-				of.called(n.Key)
-			case *ast.CallExpr: // t.Run, or what the package has in its place
-				if len(n.Args) == 2 {
-					of.called(n.Args[0])
-				}
-			}
-			return true
-		})
+		for _, decl := range file.Decls {
+			all[dir].add(decl)
+		}
 		return nil
 	}))
 	return all
 }
 
-// called notes a subtest's name.
-func (of tests) called(name ast.Expr) {
-	if literal, ok := name.(*ast.BasicLit); ok && literal.Kind == token.STRING {
-		if text, err := strconv.Unquote(literal.Value); err == nil {
-			of.subtests[text] = true
+// add notes a function, or a table that stands outside of one.
+func (of tests) add(decl ast.Decl) {
+	f := function{map[string]bool{}, map[string]bool{}}
+	switch decl := decl.(type) {
+	case *ast.FuncDecl:
+		if of[decl.Name.Name].uses != nil { // the same in a file with other tags, or of another type
+			f = of[decl.Name.Name]
+		}
+		of[decl.Name.Name] = f
+	case *ast.GenDecl:
+		for _, spec := range decl.Specs {
+			if values, ok := spec.(*ast.ValueSpec); ok {
+				for _, name := range values.Names {
+					of[name.Name] = f
+				}
+			}
 		}
 	}
+	called := func(name ast.Expr) {
+		if literal, ok := name.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			if text, err := strconv.Unquote(literal.Value); err == nil {
+				f.subtests[text] = true
+			}
+		}
+	}
+	ast.Inspect(decl, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			f.uses[n.Name] = true
+		case *ast.KeyValueExpr: // of a table
+			called(n.Key)
+		case *ast.CallExpr: // t.Run, or what the package has in its place
+			if len(n.Args) == 2 {
+				called(n.Args[0])
+			}
+		}
+		return true
+	})
 }
 
 // word is something that tells of tests: a package, "real", a test, a subtest.
@@ -94,12 +130,12 @@ func missing(text string, have map[string]tests) (named int, problems []string) 
 			dir, test = "test/integration", ""
 		case m[3] != "":
 			named, test = named+1, m[3]
-			if !have[dir].names[test] {
+			if _, ok := have[dir][test]; !ok {
 				problems = append(problems, fmt.Sprintf("package %q has no %s", dir, test))
 			}
 		case test == "":
 			problems = append(problems, fmt.Sprintf("%q is a subtest of no test", m[4]))
-		case !have[dir].subtests[m[4]]:
+		case !have[dir].has(test, m[4]):
 			problems = append(problems, fmt.Sprintf("package %q has no test %s, %q", dir, test, m[4]))
 		}
 	}
@@ -160,7 +196,7 @@ var testName = regexp.MustCompile("`(Test[A-Z]\\w*)`")
 func TestNamedTests(t *testing.T) {
 	known := map[string]bool{}
 	for _, of := range repository(t) {
-		for name := range of.names {
+		for name := range of {
 			known[name] = true
 		}
 	}
@@ -178,8 +214,8 @@ func TestNamedTests(t *testing.T) {
 
 func TestWrong(t *testing.T) {
 	have := map[string]tests{
-		"kube/a":           {map[string]bool{"TestA": true}, map[string]bool{"one": true}},
-		"test/integration": {map[string]bool{"TestB": true}, map[string]bool{"two": true}},
+		"kube/a":           {"TestA": {map[string]bool{"one": true}, nil}},
+		"test/integration": {"TestB": {nil, map[string]bool{"helper": true}}, "helper": {map[string]bool{"two": true}, nil}, "TestC": {}},
 	}
 	for name, test := range map[string]struct {
 		line string
@@ -192,6 +228,7 @@ func TestWrong(t *testing.T) {
 		"no such test":      {"| 1 | x | Y | N | Y | `kube/a`: `TestB` |", []string{`line 1: package "kube/a" has no TestB`}},
 		"no package":        {"| 1 | x | Y | N | Y | `TestA` |", []string{`line 1: package "" has no TestA`}},
 		"no such subtest":   {"| 1 | x | Y | N | N | real: `TestB`, \"one\" |", []string{`line 1: package "test/integration" has no test TestB, "one"`}},
+		"another's subtest": {"| 1 | x | Y | N | N | real: `TestC`, \"two\" |", []string{`line 1: package "test/integration" has no test TestC, "two"`}},
 		"subtest of none":   {"| 1 | x | Y | N | N | real: \"two\" |", []string{`line 1: "two" is a subtest of no test`}},
 		"nothing said":      {"| 1 | x | Y | N | N | |", []string{"line 1: it does not say what is missing"}},
 		"in part":           {"| 1 | x | Y | N | P | real: `TestB` |", []string{`line 1: "P" is neither Y nor other way nor N`}},
