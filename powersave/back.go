@@ -68,6 +68,9 @@ func (e *Engine) sendBack(job uint32, v Verdict, notBefore time.Time) {
 		}
 		e.backs = append(e.backs, b)
 	}
+	if g := e.gangs[job]; g != nil {
+		g.given = true
+	}
 }
 
 // startsAnew forgets that a job was given back, with the other components of its het job: it has been given nodes again before it could be

@@ -311,7 +311,9 @@ func (e *Engine) bootDone(n *node) {
 	if n.pod != nil {
 		b.observe(n.pod, e.now)
 	}
-	done := Boot{Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Jobs: slices.Clone(n.jobs), Times: b.times, Phase: PhaseRegistered}
+	done := Boot{
+		Node: n.name, NodeSet: n.set, Offering: e.offeringOf(n), Generation: b.generation, Request: b.request(), Jobs: slices.Clone(n.jobs), Times: b.times, Phase: PhaseRegistered,
+	}
 	if n.pod != nil {
 		done.UID, done.Host = n.pod.UID, n.pod.Host
 	}

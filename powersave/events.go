@@ -234,6 +234,23 @@ type BootFailed struct {
 // BootDone reports a boot that ended well, for history and metrics.
 type BootDone struct{ Boot Boot }
 
+// GangDone reports that a job waits for nodes no longer, for metrics. Each component of a het job is one, and so is each start of a job.
+type GangDone struct {
+	Job     uint32
+	NodeSet string // of the first node that it waited for; "" if that is in none
+	Outcome GangOutcome
+}
+
+// GangOutcome says why a job waits no longer.
+type GangOutcome string
+
+// Outcomes.
+const (
+	GangReady     GangOutcome = "ready"      // all that was powered up for it has registered
+	GangGivenBack GangOutcome = "given_back" // a node of it, or of its het job, could not boot
+	GangLeft      GangOutcome = "left"       // it has ended, or slurmctld has taken it off its nodes for another reason
+)
+
 // Report is something people should know, for the log.
 type Report struct {
 	Level   ReportLevel
@@ -264,4 +281,5 @@ func (HoldJob) action()       {}
 func (ReadBacks) action()     {}
 func (BootFailed) action()    {}
 func (BootDone) action()      {}
+func (GangDone) action()      {}
 func (Report) action()        {}

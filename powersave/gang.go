@@ -29,6 +29,9 @@ type gang struct {
 	joined   map[string]time.Time // when it was to have each of nodes
 	parted   string               // why: slurmctld has taken a node from it that was not up yet
 	lost     bool                 // it has left one that was up
+	set      string               // NodeSet of the first node that it waited for
+	missed   bool                 // one that it waited for has not come up for it
+	given    bool                 // it is given back
 }
 
 // remember notes which nodes a job waits for: those with a boot in hand. The others of the job
@@ -112,12 +115,13 @@ func (e *Engine) follow(g *gang, b *back) {
 func (e *Engine) join(n *node, job uint32, asked time.Time, resumeTimeout time.Duration) {
 	g := e.gangs[job]
 	if g == nil {
-		g = &gang{job: job, since: asked}
+		g = &gang{job: job, since: asked, set: n.set}
 		e.gangs[job] = g
 	}
 	g.rest = slices.DeleteFunc(g.rest, func(name string) bool { return name == n.name })
 	if !slices.Contains(n.jobs, job) {
-		g.parted, g.lost = "", false
+		g.parted, g.lost, g.missed = "", false, false
+		g.given = g.given && e.backOf(job) != nil
 		n.jobs, g.nodes = append(n.jobs, job), append(g.nodes, n.name)
 	} else if !g.deadline.IsZero() { // else its gate came before the request, which knows ResumeTimeout
 		return
@@ -143,6 +147,7 @@ func (e *Engine) forget(n *node, registered bool) {
 		if registered && n.set != "" {
 			g.up = append(g.up, n.name)
 		}
+		g.missed = g.missed || !registered
 		if len(g.nodes) == 0 {
 			e.dropGang(id)
 			if registered {

@@ -81,6 +81,7 @@ func (e *Engine) leaveBefore(ev heldGate) {
 			e.leave(n, ev.JobID)
 		}
 	}
+	g.missed = false // what it left was of its start before
 }
 
 // gatedBeyond says that a gate has named n whose job is none of those of the release, or may be of another start of one: it came later.

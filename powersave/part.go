@@ -56,6 +56,7 @@ func (e *Engine) leave(n *node, job uint32) {
 		}
 	}
 	if g != nil {
+		g.missed = true
 		g.nodes = slices.DeleteFunc(g.nodes, func(name string) bool { return name == n.name })
 		if len(g.nodes) == 0 {
 			e.dropGang(job)

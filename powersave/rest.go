@@ -72,6 +72,7 @@ func (e *Engine) leaveFormer(j Job, started time.Time) {
 			e.leave(n, j.ID)
 		}
 	}
+	g.missed = false // what it left was of its start before
 }
 
 func same(a, b slurmconf.Hostlist) bool { return a.Len() == b.Len() && a.Minus(b).Len() == 0 }
@@ -94,9 +95,22 @@ func (e *Engine) dropGang(job uint32) {
 		}
 	}
 	for _, id := range parts {
-		delete(e.gangs, id)
+		if g := e.gangs[id]; g != nil {
+			delete(e.gangs, id)
+			e.do(GangDone{Job: id, NodeSet: g.set, Outcome: g.outcome()})
+		}
 	}
 	e.tellAgain = true
+}
+
+func (g *gang) outcome() GangOutcome {
+	switch {
+	case g.given:
+		return GangGivenBack
+	case g.missed, g.lost, g.parted != "":
+		return GangLeft
+	}
+	return GangReady
 }
 
 // dropKept looks again at the gangs that dropGang has kept.

@@ -41,6 +41,7 @@ type Timeline struct {
 type Boot struct {
 	Node       string   `json:"node"`
 	NodeSet    string   `json:"nodeSet,omitempty"`
+	Offering   string   `json:"offering,omitempty"`
 	Generation int64    `json:"generation"`
 	Request    string   `json:"request,omitempty"`
 	Jobs       []uint32 `json:"jobs,omitempty"`
@@ -145,7 +146,7 @@ func (e *Engine) Status(now time.Time) Status {
 		case n.off != nil:
 			st.Offs = append(st.Offs, n.offStatus())
 		case n.boot != nil:
-			st.Boots = append(st.Boots, n.bootStatus())
+			st.Boots = append(st.Boots, n.bootStatus(e.offeringOf(n)))
 		}
 	}
 	return st
@@ -303,10 +304,10 @@ func (e *Engine) Gangs() map[uint32][]string {
 	return out
 }
 
-func (n *node) bootStatus() Boot {
+func (n *node) bootStatus(offering string) Boot {
 	b := n.boot
 	out := Boot{
-		Node: n.name, NodeSet: n.set, Generation: b.generation, Request: b.request(), Jobs: slices.Clone(n.jobs),
+		Node: n.name, NodeSet: n.set, Offering: offering, Generation: b.generation, Request: b.request(), Jobs: slices.Clone(n.jobs),
 		Phase: b.phase(n), Problem: cmp.Or(b.problem, b.waits), Times: b.times,
 	}
 	if n.pod != nil {

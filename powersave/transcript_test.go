@@ -2,6 +2,7 @@ package powersave_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -46,6 +47,7 @@ type player struct {
 	serials map[string]int // of the newest TellJob and HoldJob of each job, likewise
 	marks   bool           // MarkPod is shown
 	backs   bool           // ReadBacks is shown
+	gangs   bool           // GangDone is shown
 	taints  []powersave.TaintHost
 }
 
@@ -97,6 +99,19 @@ func (p *player) run(f []string) []string {
 	case "backs":
 		p.backs = true
 		return nil
+	case "gangs":
+		p.gangs = true
+		return nil
+	case "hosted":
+		var out []string
+		for _, h := range p.engine.Hosted() {
+			s := "hosted " + h.NodeSet + "/" + h.Offering + ":"
+			for _, as := range slices.Sorted(maps.Keys(h.Nodes)) {
+				s += fmt.Sprintf(" %d %s", h.Nodes[as], as)
+			}
+			out = append(out, s)
+		}
+		return out
 	case "one-of-several": // bridges; comes first
 		p.engine = powersave.New(powersave.Config{})
 		return nil
@@ -410,6 +425,10 @@ func (p *player) step(ev powersave.Event) []string {
 			if !p.backs {
 				continue
 			}
+		case powersave.GangDone:
+			if !p.gangs {
+				continue
+			}
 		case powersave.TaintHost:
 			p.taints = append(p.taints, a)
 		case powersave.TellJob:
@@ -495,6 +514,8 @@ func describe(a powersave.Action) string {
 		return "read backs"
 	case powersave.BootFailed:
 		return fmt.Sprintf("failed %s uid=%s jobs=%v %s", a.Node, a.UID, a.Jobs, a.Verdict)
+	case powersave.GangDone:
+		return fmt.Sprintf("job %d waits no longer: %s set=%s", a.Job, a.Outcome, a.NodeSet)
 	case powersave.BootDone:
 		return fmt.Sprintf("booted %s uid=%s jobs=%v", a.Boot.Node, a.Boot.UID, a.Boot.Jobs)
 	case powersave.Report:

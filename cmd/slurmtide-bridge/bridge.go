@@ -143,6 +143,7 @@ func runBridge(c *urfave.Context) error {
 		return err
 	}
 	metrics := bridge.NewMetrics(registry)
+	bridge.ShowSpool(registry, sp.Stats)
 	slurm, err := slurmrest.New(slurmrest.Config{Server: c.String("slurmrestd"), Token: daemon.Tokens(c.String("jwt-key"), c.String("jwt-user")), Log: log, OnRequest: measure.NewSlurmrestd(registry).Request})
 	if err != nil {
 		return err
@@ -159,8 +160,8 @@ func runBridge(c *urfave.Context) error {
 	told := history.NewStore(dir, log, metrics.HistoryLost)
 	b = bridge.New(bridge.Config{
 		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, History: told, Version: c.App.Version,
-		Engine:   powersave.Config{BadHardware: reasons},
-		Others:   func() []powersave.NodeSetCounts { return d.Counts() },
+		Engine: powersave.Config{BadHardware: reasons},
+		Others: func() []powersave.NodeSetCounts { return d.Counts() }, OthersHosted: func() []powersave.Hosted { return d.Hosted() },
 		OnCounts: func(counts []powersave.NodeSetCounts) { a.Counts(counts); r.Counts(counts) },
 	})
 	a = aheadloop.New(aheadloop.Config{

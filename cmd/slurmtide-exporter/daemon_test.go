@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -87,6 +88,13 @@ func TestDaemon(t *testing.T) {
 		assert.Contains(t, text, line)
 	}
 	assert.NotContains(t, text, "slurm_user_", "nobody has asked for users")
+	page, err := os.ReadFile("../../docs/metrics.md")
+	require.NoError(t, err)
+	shown := regexp.MustCompile("(?m)^# TYPE (slurm[a-z_]+) ").FindAllStringSubmatch(text, -1)
+	assert.Greater(t, len(shown), 50)
+	for _, m := range shown {
+		assert.Contains(t, string(page), "\n| `"+m[1]+"` |", "docs/metrics.md lists what a daemon shows")
+	}
 
 	refuses.Store(true)
 	require.Eventually(t, func() bool {

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -198,6 +199,13 @@ func TestDaemon(t *testing.T) {
 		`slurmtide_scaler_certificate_expiry_timestamp_seconds `, `slurmtide_scaler_requests_total{code="OK",method="GetMetrics"} `, `slurmtide_scaler_read_seconds_count{cluster="two",what="jobs"} `, "go_goroutines ", "process_open_fds ",
 	} {
 		assert.Contains(t, text, line)
+	}
+	page, err := os.ReadFile("../../docs/metrics.md")
+	require.NoError(t, err)
+	shown := regexp.MustCompile("(?m)^# TYPE (slurmtide_[a-z_]+) ").FindAllStringSubmatch(text, -1)
+	assert.Greater(t, len(shown), 15)
+	for _, m := range shown {
+		assert.Contains(t, string(page), "\n| `"+m[1]+"` |", "docs/metrics.md lists what a daemon shows")
 	}
 	_, text = get("/explain/job/3")
 	assert.Equal(t, "cluster two: job 3 counts: 1 node is to be powered up for it\n", text)

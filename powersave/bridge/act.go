@@ -10,6 +10,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/powersave"
 	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 // act carries out one action. Whatever takes long comes back as an event.
@@ -103,9 +104,12 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 		b.finish(ctx, a.ID)
 	case powersave.AnswerGate:
 		b.at(StepGate)
-		if reply, waiting := b.gates[a.ID]; waiting {
+		if g, waiting := b.gates[a.ID]; waiting {
 			delete(b.gates, a.ID)
-			reply <- spool.GateReply{Ready: a.Ready, Reason: a.Reason, Notify: a.Notify}
+			if a.Ready {
+				b.jobStarts(g.nodes)
+			}
+			g.reply <- spool.GateReply{Ready: a.Ready, Reason: a.Reason, Notify: a.Notify}
 		}
 	case powersave.BootDone:
 		b.at(StepRegistered)
@@ -113,9 +117,21 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 		b.Metrics.boot(a.Boot)
 		b.Log.Info("node registered", "node", a.Boot.Node, "nodeset", a.Boot.NodeSet, "request", a.Boot.Request, "jobs", a.Boot.Jobs,
 			"host", a.Boot.Host, "took", t.Registered.Sub(t.Requested).Round(time.Millisecond))
+	case powersave.GangDone:
+		b.Metrics.gang(time.Now(), a)
 	case powersave.Report:
 		level := map[powersave.ReportLevel]slog.Level{powersave.Info: slog.LevelInfo, powersave.Warn: slog.LevelWarn, powersave.Fault: slog.LevelError}[a.Level]
 		b.Log.Log(ctx, level, a.Text, "node", a.Node, "nodeset", a.NodeSet, "request", a.Request)
+	}
+}
+
+// jobStarts counts a job by the NodeSet of its first node that has one; jobs on nodes of none are not ours.
+func (b *Bridge) jobStarts(nodes slurmconf.Hostlist) {
+	for name := range nodes.All() {
+		if set := b.engine.NodeSetOf(name); set != "" {
+			b.Metrics.start(set)
+			return
+		}
 	}
 }
 

@@ -65,6 +65,8 @@ type Config struct {
 	Engine     powersave.Config
 	// Others returns the figures of NodeSets that the engine is not told of, for status and metrics. Nil: there are none.
 	Others func() []powersave.NodeSetCounts
+	// OthersHosted returns their nodes whose pods have a host, for metrics. Nil: there are none.
+	OthersHosted func() []powersave.Hosted
 	// Parallel bounds the pods that are being created at once, and those that are being deleted. Default 64.
 	Parallel int
 	// ScanEvery is how often the spool is read without a poke. Default 2 s.
@@ -105,7 +107,7 @@ type Bridge struct {
 	requests  map[string]bool // in the spool; false: finished, and could not be removed
 	finished  []string        // requests to be removed
 	finishing bool            // some are being removed
-	gates     map[uint64]chan spool.GateReply
+	gates     map[uint64]waitingGate
 	sent      map[string]powersave.NodeSetCounts // status as last written
 	writing   map[string]bool                    // a write of the NodeSet's status is under way
 	retries   map[string]time.Time               // when a write that failed may be tried again
@@ -123,6 +125,12 @@ type Bridge struct {
 	recorder *history.Recorder // nil without a History
 
 	lastGate atomic.Uint64
+}
+
+// waitingGate is a start-gate that has not been answered.
+type waitingGate struct {
+	reply chan spool.GateReply
+	nodes slurmconf.Hostlist
 }
 
 // New returns a bridge; Run starts it.
@@ -144,7 +152,7 @@ func New(c Config) *Bridge {
 		deletes:  make(chan struct{}, c.Parallel),
 		marks:    make(chan struct{}, marksAtOnce),
 		requests: map[string]bool{},
-		gates:    map[uint64]chan spool.GateReply{},
+		gates:    map[uint64]waitingGate{},
 		sent:     map[string]powersave.NodeSetCounts{},
 		writing:  map[string]bool{},
 		retries:  map[string]time.Time{},
@@ -302,7 +310,7 @@ func (b *Bridge) Gate(ctx context.Context, r spool.GateRequest) spool.GateReply 
 	reply := make(chan spool.GateReply, 1)
 	opened := time.Now()
 	b.inbox.Put(func(ctx context.Context) {
-		b.gates[id] = reply
+		b.gates[id] = waitingGate{reply, nodes}
 		b.step(ctx, powersave.GateOpened{ID: id, JobID: r.JobID, Nodes: nodes, Deadline: r.Deadline, HetJob: r.HetJobID, Attempt: r.Attempt})
 	})
 	select {

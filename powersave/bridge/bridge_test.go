@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -145,7 +146,7 @@ func (w *world) Create(_ context.Context, a powersave.CreatePod) (string, error)
 		return p.UID, nil
 	}
 	w.lastUID++
-	p := powersave.Pod{Node: node, NodeSet: a.NodeSet, UID: "uid-" + strconv.Itoa(w.lastUID), Generation: a.Generation, Request: a.Request, Phase: powersave.PodScheduled}
+	p := powersave.Pod{Node: node, NodeSet: a.NodeSet, UID: "uid-" + strconv.Itoa(w.lastUID), Generation: a.Generation, Request: a.Request, Host: "host", Phase: powersave.PodScheduled}
 	if node == w.stuck {
 		p.Phase, p.Reason, p.Trouble = powersave.PodPending, "Unschedulable", powersave.TroubleCapacity
 		time.AfterFunc(time.Second, func() { w.look(func() { w.tell(func(b *Bridge) { b.Pod(p) }) }) })
@@ -333,7 +334,8 @@ func TestJobFromZeroAndBack(t *testing.T) {
 	require.NoError(t, chmod700(dir))
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		b, stop := w.start(t, dir)
+		registry := prometheus.NewPedanticRegistry()
+		b, stop := w.startWith(t, dir, Config{Slurm: w, Kubernetes: w, Engine: powersave.Config{Alone: true}, Metrics: NewMetrics(registry)})
 		defer stop()
 		pass(time.Second)
 
@@ -368,6 +370,15 @@ func TestJobFromZeroAndBack(t *testing.T) {
 		assert.Equal(t, []uint32{7}, st.Engine.History[0].Jobs)
 		assert.Equal(t, 2, st.Engine.Pods)
 
+		assert.Equal(t, map[string]float64{"nodeset=cpu outcome=ready": 1}, happened(t, registry, "slurmtide_gangs_total"))
+		assert.Equal(t, map[string]float64{"nodeset=cpu": 1}, happened(t, registry, "slurmtide_jobs_started_total"))
+		assert.InDelta(t, 2, samples(t, registry, "slurmtide_boot_phase_seconds")["nodeset=cpu offering= phase=ready"], 0)
+		busy := func() float64 {
+			return happened(t, registry, "slurmtide_node_seconds_total")["nodeset=cpu offering= use=allocated"]
+		}
+		before := busy()
+		pass(time.Minute)
+		assert.InDelta(t, 2*60, busy()-before, 1e-6, "two nodes")
 		w.set(leaving, "cpu-0", "cpu-1")
 		submit(t, dir, spool.KindSuspend, "cpu-[0-1]", "") // and no poke: the scan finds it
 		pass(5 * time.Second)
@@ -376,6 +387,9 @@ func TestJobFromZeroAndBack(t *testing.T) {
 		w.look(func() { assert.Equal(t, powersave.StateResume, w.updates[0].State) })
 		w.look(func() { assert.ElementsMatch(t, []string{"cpu-0", "cpu-1"}, w.updates[0].Nodes) })
 		assert.Equal(t, 0, pending(t, b))
+		after := happened(t, registry, "slurmtide_node_seconds_total")
+		pass(time.Minute)
+		assert.Equal(t, after, happened(t, registry, "slurmtide_node_seconds_total"), "they cost nothing any more")
 	})
 }
 

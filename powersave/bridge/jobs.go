@@ -63,6 +63,7 @@ func (b *Bridge) holdJob(ctx context.Context, a powersave.HoldJob) powersave.Eve
 	begin := time.Now().Add(a.Delay)
 	held := powersave.JobHeld{Job: a.Job, Serial: a.Serial}
 	jobs, err := b.Slurm.Jobs(ctx, a.Job)
+	failed := err // a job that cannot be held yet is no failed call
 	for _, j := range jobs {
 		switch {
 		case err != nil, j.State.Ended():
@@ -80,17 +81,17 @@ func (b *Bridge) holdJob(ctx context.Context, a powersave.HoldJob) powersave.Eve
 			if comment != j.AdminComment {
 				u.AdminComment = &comment // with one call: a bridge that finds it knows
 			}
-			if err = b.updateJob(ctx, u); err == nil {
+			err = b.updateJob(ctx, u)
+			if failed = err; err == nil {
 				b.Log.Info("job rests", "job", j.Name(), "request", a.Request, "until", begin, "restarts", j.Restarts)
 			}
 		}
 	}
 	b.at(StepHeld)
+	b.Metrics.slurmCall("hold", failed)
 	if err != nil {
 		held.Err = err.Error()
-		return held
 	}
-	b.Metrics.slurmCall("hold", nil)
 	return held
 }
 

@@ -52,8 +52,11 @@ func TestJobIsGivenBackWhole(t *testing.T) {
 			assert.Contains(t, w.log, "drain cpu-[2-9] slurmtide: closed: capacity: Unschedulable; tried again at 00:01:12Z")
 			assert.Equal(t, []string{"cpu cpu-1 BootFailed node cpu-1: capacity: Unschedulable (jobs given back: 7)"}, w.warnings)
 		})
-		assert.Equal(t, map[string]float64{"class=capacity nodeset=cpu": 1}, samples(t, registry, "slurmtide_boot_failures_total"))
-		assert.Equal(t, map[string]float64{"class=capacity nodeset=cpu": 1}, samples(t, registry, "slurmtide_jobs_given_back_total"))
+		assert.Equal(t, map[string]float64{"class=capacity nodeset=cpu": 1}, happened(t, registry, "slurmtide_boot_failures_total"))
+		assert.Equal(t, map[string]float64{"class=capacity nodeset=cpu": 1}, happened(t, registry, "slurmtide_jobs_given_back_total"))
+		assert.Equal(t, map[string]float64{"nodeset=cpu outcome=given_back": 1}, happened(t, registry, "slurmtide_gangs_total"))
+		assert.Empty(t, happened(t, registry, "slurmtide_jobs_started_total"))
+		assert.Equal(t, map[string]float64{"nodeset=cpu offering= state=open": 1}, happened(t, registry, "slurmtide_breaker_changes_total"))
 		assert.Equal(t, map[string]float64{"class=capacity nodeset=cpu offering=": 1}, samples(t, registry, "slurmtide_breaker_open"))
 		inHand := func() map[string]float64 { return samples(t, registry, "slurmtide_in_hand") }
 		suspended := time.Now()
@@ -112,7 +115,7 @@ func TestJobIsRequeuedAtResumeTimeout(t *testing.T) {
 			assert.True(t, slices.ContainsFunc(w.log, func(s string) bool { return strings.HasPrefix(s, "job 7, begin ") }), "%s", w.log)
 			assert.Equal(t, []string{"cpu cpu-1 BootFailed node cpu-1: " + why + " (jobs given back: 7)"}, w.warnings)
 		})
-		assert.Equal(t, map[string]float64{"class=bootstrap nodeset=cpu": 1}, samples(t, registry, "slurmtide_boot_failures_total"))
+		assert.Equal(t, map[string]float64{"class=bootstrap nodeset=cpu": 1}, happened(t, registry, "slurmtide_boot_failures_total"))
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/slurmtide/slurmtide/powersave/spool"
 )
 
-// Metrics are the bridge's Prometheus metrics. A nil *Metrics counts nothing.
+// Metrics are the bridge's Prometheus metrics. A nil *Metrics counts nothing. Their methods belong to the goroutine of Run, except those that say otherwise.
 type Metrics struct {
 	requests   *prometheus.CounterVec
 	phases     *prometheus.HistogramVec
@@ -22,7 +22,6 @@ type Metrics struct {
 	nodes      *prometheus.GaugeVec
 	floor      *prometheus.GaugeVec
 	breakers   *prometheus.GaugeVec
-	pending    prometheus.Gauge
 	inHand     *prometheus.GaugeVec
 	oldest     *prometheus.GaugeVec
 	givenBack  *prometheus.CounterVec
@@ -33,6 +32,20 @@ type Metrics struct {
 	hostMarks  *prometheus.CounterVec
 	leads      prometheus.Gauge
 	lost       prometheus.Counter
+	gangs      *prometheus.CounterVec
+	started    *prometheus.CounterVec
+	changes    *prometheus.CounterVec
+	seconds    *nodeSeconds
+
+	known   map[string]bool // NodeSets that have series
+	states  map[powersave.BreakerKey]powersave.BreakerState
+	arrived map[uint32][]*arrival // by job that waits for others
+}
+
+// arrival is a boot that has registered and that no job is seen to use yet.
+type arrival struct {
+	powersave.Boot
+	used bool
 }
 
 // NewMetrics registers the metrics with r.
@@ -41,12 +54,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_requests_total", Help: "Requests read from the spool, by the program that wrote them."}, []string{"kind"}),
-		phases: prometheus.NewHistogramVec(measure.Times("slurmtide_boot_phase_seconds", "Time from ResumeProgram's start until a boot reached the phase.", seconds...), []string{"nodeset", "phase"}),
+		phases: prometheus.NewHistogramVec(measure.Times("slurmtide_boot_phase_seconds",
+			"Time from ResumeProgram's start until a boot that ended well was accepted by the bridge, its pod created, scheduled and running, its slurmd registered, and all nodes of a job that waits for it ready.", seconds...), []string{"nodeset", "offering", "phase"}),
 		boots: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_boots_total", Help: "Boots whose slurmd registered."}, []string{"nodeset"}),
+			Name: "slurmtide_boots_total", Help: "Boots whose slurmd has registered."}, []string{"nodeset"}),
 		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_boot_failures_total", Help: "Boots that came to nothing, by the class of the reason."}, []string{"nodeset", "class"}),
-		gateWait: prometheus.NewHistogramVec(measure.Times("slurmtide_gate_wait_seconds", "Time a start-gate waited.", seconds...), []string{"ready"}),
+			Name: "slurmtide_boot_failures_total", Help: "Verdicts: boots that came to nothing, by the class of the reason."}, []string{"nodeset", "class"}),
+		gateWait: prometheus.NewHistogramVec(measure.Times("slurmtide_gate_wait_seconds", "Time that start-gates waited until they were answered, by whether the job's nodes were ready.", seconds...), []string{"ready"}),
 		podCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_pod_calls_total", Help: "Calls to create, delete or mark pods, by how they ended."}, []string{"verb", "result"}),
 		slurmCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -55,8 +69,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "slurmtide_nodes", Help: "Nodes of a NodeSet by what they are at; total counts all names."}, []string{"nodeset", "state"}),
 		floor: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "slurmtide_floor_nodes", Help: "Floor of a NodeSet: nodes that are wanted up (spec.replicas, or an open window), and those of them that serve."}, []string{"nodeset", "what"}),
-		pending: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "slurmtide_spool_requests", Help: "Requests in the spool that are not finished."}),
 		breakers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "slurmtide_breaker_open", Help: "1 while nothing, or one probe alone, is tried on a NodeSet or its offering, by the class of the failure; there is no series while all is tried."}, []string{"nodeset", "offering", "class"}),
 		inHand: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -79,15 +91,47 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "slurmtide_bridge_leading", Help: "1 while this bridge holds the lease of its cluster, and reconciles; else 0."}),
 	}
 	m.lost = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "slurmtide_history_lost_total", Help: "Entries of the history that could not be kept, since the disk is full or slow: slurmtide explain will not know of them."})
+		Name: "slurmtide_history_lost_total", Help: "Entries of the history that could not be kept, because the disk is full or slow: slurmtide explain will not know of them."})
+	m.gangs = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "slurmtide_gangs_total",
+		Help: "Jobs that nodes were powered up for, when they no longer waited for any, by the NodeSet of the first one and the outcome: ready (all have registered), given_back (one could not boot), left (the job has ended, or slurmctld took it off its nodes). Each start of a job counts, and each component of a het job.",
+	}, []string{"nodeset", "outcome"})
+	m.started = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "slurmtide_jobs_started_total",
+		Help: "Jobs that their start-gate let start since all their nodes served, whether those had to boot or not, by the NodeSet of the first one. A slurmctld that is started anew runs gates once more.",
+	}, []string{"nodeset"})
+	m.changes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "slurmtide_breaker_changes_total",
+		Help: "Times that the breaker of a NodeSet, or of one of its offerings, went into a state: open (nothing is tried), half-open (one probe is), closed (all is tried).",
+	}, []string{"nodeset", "offering", "state"})
+	m.seconds = newNodeSeconds()
+	m.known, m.states, m.arrived = map[string]bool{}, map[powersave.BreakerKey]powersave.BreakerState{}, map[uint32][]*arrival{}
 	m.reads(powersave.Reads{})
-	for _, result := range []string{"ok", "error"} { // a counter that begins with its first mark hides that one from increase()
-		m.hostMarks.WithLabelValues(result)
-	}
+	m.fromTheStart()
+	r.MustRegister(m.gangs, m.started, m.changes, m.seconds)
 	r.MustRegister(m.breakers, m.inHand, m.oldest, m.givenBack, m.timeout)
 	r.MustRegister(m.readable, m.slurmRead, m.hostMarks, m.leads, m.lost)
-	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.nodes, m.floor, m.pending, m.gates)
+	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.nodes, m.floor, m.gates)
 	return m
+}
+
+// fromTheStart makes the series that are known before anything happens: a counter that begins with its first event hides that one from increase().
+func (m *Metrics) fromTheStart() {
+	for _, kind := range []spool.Kind{spool.KindResume, spool.KindSuspend, spool.KindResumeFail} {
+		m.requests.WithLabelValues(string(kind))
+	}
+	for _, ready := range []string{"yes", "no"} {
+		m.gateWait.WithLabelValues(ready)
+	}
+	for _, result := range []string{"ok", "error"} {
+		m.hostMarks.WithLabelValues(result)
+		for _, verb := range []string{"create", "delete", "mark"} {
+			m.podCalls.WithLabelValues(verb, result)
+		}
+		for _, verb := range []string{"read", "update", "tell", "hold", "find", "explain"} {
+			m.slurmCalls.WithLabelValues(verb, result)
+		}
+	}
 }
 
 func result(err error) string {
@@ -117,8 +161,48 @@ func (m *Metrics) boot(b powersave.Boot) {
 		"running": b.Times.Running, "registered": b.Times.Registered,
 	} {
 		if !at.IsZero() {
-			measure.Observe(m.phases.WithLabelValues(b.NodeSet, phase), max(at.Sub(b.Times.Requested), 0), b.Request)
+			m.phase(b, phase, at)
 		}
+	}
+	if len(b.Jobs) == 0 {
+		m.phase(b, "ready", b.Times.Registered)
+		return
+	}
+	a := &arrival{Boot: b}
+	if len(m.arrived) >= mostArrived {
+		clear(m.arrived)
+	}
+	for _, job := range b.Jobs {
+		m.arrived[job] = append(m.arrived[job], a)
+	}
+}
+
+// mostArrived bounds the memory of jobs that wait for others of their nodes.
+const mostArrived = 100_000
+
+func (m *Metrics) phase(b powersave.Boot, phase string, at time.Time) {
+	measure.Observe(m.phases.WithLabelValues(b.NodeSet, b.Offering, phase), max(at.Sub(b.Times.Requested), 0), b.Request)
+}
+
+// gang takes in that a job waits no longer.
+func (m *Metrics) gang(now time.Time, g powersave.GangDone) {
+	if m == nil {
+		return
+	}
+	m.gangs.WithLabelValues(g.NodeSet, string(g.Outcome)).Inc()
+	for _, a := range m.arrived[g.Job] {
+		if g.Outcome == powersave.GangReady && !a.used {
+			a.used = true
+			m.phase(a.Boot, "ready", now)
+		}
+	}
+	delete(m.arrived, g.Job)
+}
+
+// start takes in that a job starts whose first node is of the NodeSet.
+func (m *Metrics) start(nodeSet string) {
+	if m != nil {
+		m.started.WithLabelValues(nodeSet).Inc()
 	}
 }
 
@@ -130,6 +214,7 @@ func (m *Metrics) verdict(f powersave.BootFailed) {
 	m.givenBack.WithLabelValues(f.NodeSet, string(f.Verdict.Trouble)).Add(float64(len(f.Jobs)))
 }
 
+// gate may be called from any goroutine.
 func (m *Metrics) gate(waited time.Duration, ready bool) {
 	if m != nil {
 		m.gateWait.WithLabelValues(map[bool]string{true: "yes", false: "no"}[ready]).Observe(waited.Seconds())
@@ -165,6 +250,7 @@ func (m *Metrics) HistoryLost(n int) {
 	}
 }
 
+// podCall may be called from any goroutine, and so may slurmCall.
 func (m *Metrics) podCall(verb string, err error) {
 	if m != nil {
 		m.podCalls.WithLabelValues(verb, result(err)).Inc()
@@ -185,31 +271,6 @@ func (m *Metrics) leading(yes bool) {
 	default:
 		m.leads.Set(0)
 	}
-}
-
-func (m *Metrics) counts(counts []powersave.NodeSetCounts, requests, gates int) {
-	if m == nil {
-		return
-	}
-	m.nodes.Reset()
-	m.floor.Reset()
-	m.breakers.Reset()
-	for _, c := range counts {
-		for state, n := range map[string]int{"total": c.Nodes, "powered_up": c.PoweredUp, "booting": c.Booting, "ready": c.Ready, "failed": c.Failed, "unknown": c.Unknown} {
-			m.nodes.WithLabelValues(c.Name, state).Set(float64(n))
-		}
-		if f := c.Floor; f != nil {
-			m.floor.WithLabelValues(c.Name, "wanted").Set(float64(f.Wanted))
-			m.floor.WithLabelValues(c.Name, "held").Set(float64(f.Held))
-		}
-		for _, b := range c.Breakers {
-			if b.State != powersave.BreakerClosed {
-				m.breakers.WithLabelValues(c.Name, b.Key.Offering, string(b.Class)).Set(1)
-			}
-		}
-	}
-	m.pending.Set(float64(requests))
-	m.gates.Set(float64(gates))
 }
 
 // underWay shows what the engine has in hand.

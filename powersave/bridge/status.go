@@ -44,7 +44,11 @@ func (b *Bridge) publish(ctx context.Context) {
 	b.dirty, b.statusAt = false, now.Add(statusPause)
 	counts := b.engine.Counts()
 	b.History.Add(b.recorder.Counts(now, counts)...)
-	b.Metrics.counts(slices.Concat(counts, b.others()), len(b.requests), len(b.gates))
+	hosted := b.engine.Hosted()
+	if b.OthersHosted != nil {
+		hosted = append(hosted, b.OthersHosted()...)
+	}
+	b.Metrics.figures(now, counts, b.others(), hosted, len(b.gates))
 	b.Metrics.underWay(b.engine.InHand())
 	if b.OnCounts != nil {
 		b.OnCounts(counts)

@@ -364,7 +364,7 @@ func (w *world) call(d time.Duration, do func()) {
 // strikes counts the actions that are left to a bridge that is to be killed, and kills it after the last.
 func (w *world) strikes(a powersave.Action) bool {
 	switch a.(type) {
-	case powersave.ReadSlurm, powersave.ReadRooms, powersave.Report, powersave.BootDone, powersave.BootFailed: // they change nothing outside
+	case powersave.ReadSlurm, powersave.ReadRooms, powersave.Report, powersave.BootDone, powersave.BootFailed, powersave.GangDone: // they change nothing outside
 		return false
 	}
 	if w.doomed == 0 {

@@ -175,10 +175,17 @@ func (l *Loop) Counts() []powersave.NodeSetCounts {
 	return l.counts
 }
 
-func (l *Loop) show(counts []powersave.NodeSetCounts) {
+// Hosted are the nodes of those whose pods have a host, likewise.
+func (l *Loop) Hosted() []powersave.Hosted {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.counts = counts
+	return l.hosted
+}
+
+func (l *Loop) show(counts []powersave.NodeSetCounts, hosted []powersave.Hosted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts, l.hosted = counts, hosted
 }
 
 // stale says since when Slurm cannot be read; empty: it can, or could less than a minute ago.
@@ -201,7 +208,7 @@ func (l *Loop) publish(ctx context.Context, now time.Time) {
 	}
 	l.statusAt = now.Add(statusPause)
 	counts := l.planner.Counts(stale)
-	l.show(counts)
+	l.show(counts, l.planner.Hosted(stale))
 	l.Metrics.misses(l.planner.Misses())
 	if !now.Before(l.checkAt) {
 		clear(l.sent)

@@ -130,6 +130,7 @@ type Loop struct {
 
 	mu     sync.Mutex
 	counts []powersave.NodeSetCounts
+	hosted []powersave.Hosted
 }
 
 // New returns a Loop; Run starts it.
@@ -303,7 +304,7 @@ func (l *Loop) Lead(leading bool) {
 			close(l.over)
 		}
 		l.leading, l.planner, l.options = leading, nil, nil
-		l.show(nil)
+		l.show(nil, nil)
 		l.Metrics.misses(nil)
 		clear(l.sent)
 		l.start()

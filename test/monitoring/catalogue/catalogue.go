@@ -60,6 +60,7 @@ func daemons() []*Daemon {
 			},
 			register: func(r prometheus.Registerer) {
 				bridge.NewMetrics(r)
+				bridge.ShowSpool(r, nil)
 				aheadloop.NewMetrics(r)
 				dynamicloop.NewMetrics(r)
 				measure.NewSlurmrestd(r)
