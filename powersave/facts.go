@@ -193,6 +193,9 @@ const (
 	TroubleBootstrap Trouble = "bootstrap"
 )
 
+// Troubles are all classes of trouble.
+var Troubles = []Trouble{TroubleCapacity, TroubleQuota, TroubleImage, TroubleConfig, TroubleCrash, TroubleLost, TroubleRefused, TroubleBootstrap}
+
 // Pod is what Kubernetes knows of one slurmd pod of ours.
 type Pod struct {
 	Node       string // Slurm NodeName == pod name == hostname

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/stretchr/testify/assert"
@@ -80,6 +81,9 @@ func TestFormats(t *testing.T) {
 		assert.Contains(t, text, "\nslurmtide_boot_phase_seconds_bucket{phase=\"registered\",le=\"10\"} 1\n")
 		assert.Contains(t, text, "\n# TYPE slurmtide_boots_total counter\nslurmtide_boots_total 1\n")
 		assert.NotContains(t, text, "1767225600")
+		problems, err := promlint.New(strings.NewReader(text)).Lint() // promtool check metrics
+		require.NoError(t, err)
+		assert.Empty(t, problems)
 	}
 	kind, text := page("application/openmetrics-text;version=1.0.0;q=0.9,text/plain;version=0.0.4;q=0.5")
 	assert.Contains(t, kind, "application/openmetrics-text; version=1.0.0")

@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/slurmtide/slurmtide/internal/golden"
 )
@@ -142,6 +143,21 @@ func TestMetricsPage(t *testing.T) {
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	golden.Compare(t, "testdata/metrics.golden.txt", w.Body.String())
+}
+
+// closing is a transport that notes that its idle connections were closed.
+type closing struct {
+	http.RoundTripper
+	closed bool
+}
+
+func (c *closing) CloseIdleConnections() { c.closed = true }
+
+// Counting requests keeps client-go from nothing that it does with a transport.
+func TestConnections(t *testing.T) {
+	c := &closing{}
+	utilnet.CloseIdleConnectionsFor(NewKubernetes(prometheus.NewPedanticRegistry()).Transport(c))
+	assert.True(t, c.closed)
 }
 
 func TestVerb(t *testing.T) {

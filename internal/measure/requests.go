@@ -62,6 +62,9 @@ type counted struct {
 	next http.RoundTripper
 }
 
+// WrappedRoundTripper lets client-go reach the connections (utilnet.RoundTripperWrapper).
+func (c counted) WrappedRoundTripper() http.RoundTripper { return c.next }
+
 // RoundTrip implements http.RoundTripper.
 func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := time.Now()

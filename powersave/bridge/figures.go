@@ -11,10 +11,6 @@ import (
 )
 
 var (
-	classes = []powersave.Trouble{
-		powersave.TroubleCapacity, powersave.TroubleQuota, powersave.TroubleImage, powersave.TroubleConfig, powersave.TroubleCrash, powersave.TroubleLost,
-		powersave.TroubleRefused, powersave.TroubleBootstrap,
-	}
 	outcomes      = []powersave.GangOutcome{powersave.GangReady, powersave.GangGivenBack, powersave.GangLeft}
 	breakerStates = []powersave.BreakerState{powersave.BreakerOpen, powersave.BreakerHalfOpen, powersave.BreakerClosed}
 )
@@ -54,7 +50,7 @@ func (m *Metrics) count(c powersave.NodeSetCounts) {
 
 // nodeSets makes the series of NodeSets from the start, and takes away those of NodeSets that are gone.
 func (m *Metrics) nodeSets(counts, others []powersave.NodeSetCounts, hosted []powersave.Hosted) {
-	there := map[string]bool{}
+	there, ours := map[string]bool{}, map[string]bool{}
 	for _, c := range slices.Concat(counts, others) {
 		there[c.Name] = true
 		for _, state := range breakerStates {
@@ -62,9 +58,10 @@ func (m *Metrics) nodeSets(counts, others []powersave.NodeSetCounts, hosted []po
 		}
 	}
 	for _, c := range counts {
+		ours[c.Name] = true
 		m.boots.WithLabelValues(c.Name)
 		m.started.WithLabelValues(c.Name)
-		for _, class := range classes {
+		for _, class := range powersave.Troubles {
 			m.verdicts.WithLabelValues(c.Name, string(class))
 			m.givenBack.WithLabelValues(c.Name, string(class))
 		}
@@ -76,6 +73,11 @@ func (m *Metrics) nodeSets(counts, others []powersave.NodeSetCounts, hosted []po
 		for _, state := range breakerStates {
 			if there[h.NodeSet] {
 				m.changes.WithLabelValues(h.NodeSet, h.Offering, string(state))
+			}
+		}
+		for _, phase := range bootPhases {
+			if ours[h.NodeSet] {
+				m.phases.WithLabelValues(h.NodeSet, h.Offering, phase)
 			}
 		}
 	}

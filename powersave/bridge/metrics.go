@@ -156,16 +156,13 @@ func (m *Metrics) boot(b powersave.Boot) {
 		return
 	}
 	m.boots.WithLabelValues(b.NodeSet).Inc()
-	for phase, at := range map[string]time.Time{
-		"accepted": b.Times.Accepted, "created": b.Times.Created, "scheduled": b.Times.Scheduled,
-		"running": b.Times.Running, "registered": b.Times.Registered,
-	} {
+	for i, at := range []time.Time{b.Times.Accepted, b.Times.Created, b.Times.Scheduled, b.Times.Running, b.Times.Registered} {
 		if !at.IsZero() {
-			m.phase(b, phase, at)
+			m.phase(b, bootPhases[i], at)
 		}
 	}
 	if len(b.Jobs) == 0 {
-		m.phase(b, "ready", b.Times.Registered)
+		m.phase(b, phaseReady, b.Times.Registered)
 		return
 	}
 	a := &arrival{Boot: b}
@@ -176,6 +173,10 @@ func (m *Metrics) boot(b powersave.Boot) {
 		m.arrived[job] = append(m.arrived[job], a)
 	}
 }
+
+const phaseReady = "ready"
+
+var bootPhases = []string{"accepted", "created", "scheduled", "running", "registered", phaseReady}
 
 // mostArrived bounds the memory of jobs that wait for others of their nodes.
 const mostArrived = 100_000
@@ -193,7 +194,7 @@ func (m *Metrics) gang(now time.Time, g powersave.GangDone) {
 	for _, a := range m.arrived[g.Job] {
 		if g.Outcome == powersave.GangReady && !a.used {
 			a.used = true
-			m.phase(a.Boot, "ready", now)
+			m.phase(a.Boot, phaseReady, now)
 		}
 	}
 	delete(m.arrived, g.Job)

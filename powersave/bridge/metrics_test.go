@@ -81,7 +81,7 @@ func page() string {
 		Requested: at, Accepted: at.Add(time.Second), Created: at.Add(2 * time.Second), Scheduled: at.Add(3 * time.Second), Running: at.Add(8 * time.Second), Registered: at.Add(9 * time.Second)}})
 	m.gang(at.Add(12*time.Second), powersave.GangDone{Job: 7, NodeSet: "cpu", Outcome: powersave.GangReady})
 	m.start("cpu")
-	for i, class := range classes {
+	for i, class := range powersave.Troubles {
 		m.verdict(powersave.BootFailed{NodeSet: "cpu", Jobs: make([]uint32, i), Verdict: powersave.Verdict{Trouble: class}})
 	}
 	m.gate(9*time.Second, true)
@@ -107,7 +107,7 @@ func page() string {
 		{Key: powersave.BreakerKey{NodeSet: "cpu", Offering: "spot"}, State: powersave.BreakerHalfOpen, Class: powersave.TroubleCapacity},
 		{Key: powersave.BreakerKey{NodeSet: "cpu", Offering: "plain"}, State: powersave.BreakerClosed, Class: powersave.TroubleQuota},
 	}
-	for _, class := range classes {
+	for _, class := range powersave.Troubles {
 		if class != powersave.TroubleLost { // which opens none
 			key := powersave.BreakerKey{NodeSet: "dyn", Offering: "of-" + string(class)}
 			others[0].Breakers = append(others[0].Breakers, powersave.BreakerRecord{Key: key, State: powersave.BreakerOpen, Class: class})
@@ -130,7 +130,7 @@ func TestFromTheStart(t *testing.T) {
 	for metric, series := range map[string]int{
 		"slurmtide_requests_total": 3, "slurmtide_gate_wait_seconds": 2, "slurmtide_pod_calls_total": 6, "slurmtide_slurm_calls_total": 12, "slurmtide_host_marks_total": 2,
 		"slurmtide_boots_total": 1, "slurmtide_boot_failures_total": 8, "slurmtide_jobs_given_back_total": 8, "slurmtide_gangs_total": 3, "slurmtide_jobs_started_total": 1,
-		"slurmtide_breaker_changes_total": 6, "slurmtide_node_seconds_total": 6, "slurmtide_history_lost_total": 1,
+		"slurmtide_breaker_changes_total": 6, "slurmtide_node_seconds_total": 6, "slurmtide_boot_phase_seconds": 6, "slurmtide_history_lost_total": 1,
 	} {
 		got := samples(t, registry, metric)
 		assert.Len(t, got, series, metric)

@@ -14,7 +14,8 @@ Each has metrics of its process and of Go's runtime besides (` + "`process_*`, `
 - A label is one of the words in brackets; where there are none it is a name that people or Slurm have chosen. Their number is that of NodeSets, partitions and the like. Nodes and users are labels
   only where a flag of the exporter asks for them; jobs and pods never are. Label ` + "`cluster`" + ` of the exporter is there with its ` + "`--cluster`, `works_in` of the controller with `--namespace`" + `.
 - Series whose words are known exist from the start, with 0: so ` + "`rate()` and `increase()`" + ` see the first event, too.
-- Histograms have classic buckets and, for a Prometheus that asks for them (` + "`scrape_native_histograms: true`, before 3.8 the feature flag `native-histograms`" + `), native ones.
+- Histograms have classic buckets and native ones. A Prometheus that takes the native ones (` + "`scrape_native_histograms: true`, before 3.8 the feature flag `native-histograms`" + `) leaves the classic ones
+  away unless it has ` + "`always_scrape_classic_histograms: true`, too (before 3.0 `scrape_classic_histograms`)" + `: alerts and dashboards need those.
 - ` + "`slurmtide_boot_phase_seconds`" + ` has exemplars with ` + "`request_id`" + `, the name of slurmctld's request as ` + "`slurmtide status`" + ` and the log say it. They are in OpenMetrics and protobuf alone,
   which Prometheus asks for by itself, and keeps with its feature flag ` + "`exemplar-storage`" + `.
 - In OpenMetrics a bound of a classic bucket is written ` + "`le=\"10.0\"`" + `, on the plain page ` + "`le=\"10\"`" + `. Since version 3 Prometheus makes them the same.
