@@ -147,7 +147,7 @@ func (e *Engine) forget(n *node, registered bool) {
 		if registered && n.set != "" {
 			g.up = append(g.up, n.name)
 		}
-		g.missed = g.missed || !registered
+		g.missed, g.set = g.missed || !registered, cmp.Or(g.set, n.set)
 		if len(g.nodes) == 0 {
 			e.dropGang(id)
 			if registered {

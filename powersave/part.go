@@ -1,6 +1,7 @@
 package powersave
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -56,7 +57,7 @@ func (e *Engine) leave(n *node, job uint32) {
 		}
 	}
 	if g != nil {
-		g.missed = true
+		g.missed, g.set = true, cmp.Or(g.set, n.set)
 		g.nodes = slices.DeleteFunc(g.nodes, func(name string) bool { return name == n.name })
 		if len(g.nodes) == 0 {
 			e.dropGang(job)

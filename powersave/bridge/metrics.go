@@ -251,7 +251,7 @@ func (m *Metrics) HistoryLost(n int) {
 	}
 }
 
-// podCall may be called from any goroutine, and so may slurmCall.
+// podCall may be called from any goroutine, and so may slurmCall and hostMark.
 func (m *Metrics) podCall(verb string, err error) {
 	if m != nil {
 		m.podCalls.WithLabelValues(verb, result(err)).Inc()
