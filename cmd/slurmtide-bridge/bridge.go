@@ -27,6 +27,7 @@ import (
 	"github.com/slurmtide/slurmtide/powersave/place"
 	"github.com/slurmtide/slurmtide/powersave/reserve"
 	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/powersave/traces"
 	"github.com/slurmtide/slurmtide/scaler"
 	aheadloop "github.com/slurmtide/slurmtide/scaler/ahead/loop"
 	"github.com/slurmtide/slurmtide/scaler/ask"
@@ -36,6 +37,9 @@ import (
 
 // accessEvery is how often missing rights are looked for again.
 const accessEvery = time.Minute
+
+// tracedHistory is how many bytes of the history are read for the traces of boots under way: all that are kept.
+const tracedHistory = 16 << 20
 
 // pageHistory is how many bytes of the history the page shows: some thousand entries, the newest.
 const pageHistory = 2 << 20
@@ -67,6 +71,7 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
 			&urfave.StringFlag{Name: "page-address", EnvVars: []string{"SLURMTIDE_PAGE_ADDRESS"}, Usage: "where a page for browsers is served that shows nodes, boots and stories, 127.0.0.1:9445 for example; empty: nowhere"},
 			&urfave.StringFlag{Name: "scaler", EnvVars: []string{"SLURMTIDE_SCALER"}, Usage: "where the scaler serves its metrics, http://slurmtide-scaler.slurmtide-system:9443 for example: the page shows what pending jobs ask for; empty: it does not"},
+			&urfave.StringFlag{Name: "otlp-endpoint", Usage: "http://host:port or https://host:port of an OpenTelemetry collector, that traces of boots are sent to by OTLP over HTTP (default: $OTEL_EXPORTER_OTLP_ENDPOINT when set, or else nowhere)"},
 			daemon.PprofFlag(),
 			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
@@ -110,6 +115,10 @@ func runBridge(c *urfave.Context) error {
 			return cli.UsageError("--scaler %v", err)
 		}
 		demand = func(ctx context.Context) (ask.Demand, error) { return from.Demand(ctx, c.String("cluster")) }
+	}
+	endpoint, err := collector(c, log)
+	if err != nil {
+		return err
 	}
 	klog.SetSlogLogger(log)
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
@@ -158,12 +167,19 @@ func runBridge(c *urfave.Context) error {
 		return err
 	}
 	told := history.NewStore(dir, log, metrics.HistoryLost)
-	b = bridge.New(bridge.Config{
+	config := bridge.Config{
 		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, History: told, Version: c.App.Version,
 		Engine: powersave.Config{BadHardware: reasons},
 		Others: func() []powersave.NodeSetCounts { return d.Counts() }, OthersHosted: func() []powersave.Hosted { return d.Hosted() },
 		OnCounts: func(counts []powersave.NodeSetCounts) { a.Counts(counts); r.Counts(counts) },
-	})
+	}
+	var traced *traces.Traces
+	if endpoint != "" {
+		if traced = newTraces(c, endpoint, identity, log, metrics); traced != nil {
+			config.Traces = traced
+		}
+	}
+	b = bridge.New(config)
 	a = aheadloop.New(aheadloop.Config{
 		Slurm: slurm, Log: log, Metrics: aheadloop.NewMetrics(registry), Options: scaler.Options{Select: selects},
 		Tell: func(w powersave.WarmWished) { b.WarmWished(w) },
@@ -195,6 +211,9 @@ func runBridge(c *urfave.Context) error {
 			return lead(ctx, kube, identity, c.String("cluster"), b, d, a, r, places, claims)
 		},
 	}
+	if traced != nil {
+		parts = append(parts, traced.Run)
+	}
 	if taint != nil {
 		parts = append(parts, func(ctx context.Context) error { return watchHostMarks(ctx, kube, log) })
 	}
@@ -214,6 +233,36 @@ func runBridge(c *urfave.Context) error {
 		parts = append(parts, shown.Run, part)
 	}
 	return daemon.Run(ctx, c, log, parts, "spool", dir, "cluster", c.String("cluster"), "namespace", c.String("namespace"), "slurmrestd", c.String("slurmrestd"))
+}
+
+// collector is where traces are sent to; empty: nowhere. What is wrong with the environment's settings, which others may have put there, keeps no bridge from starting.
+func collector(c *urfave.Context, log *slog.Logger) (endpoint string, err error) {
+	endpoint, err = traces.Endpoint(c.String("otlp-endpoint"), os.Getenv)
+	switch {
+	case err != nil && c.String("otlp-endpoint") != "":
+		return "", cli.UsageError("--otlp-endpoint: %v", err)
+	case err != nil:
+		log.Warn("no traces are sent", "error", err)
+	}
+	return endpoint, nil
+}
+
+// newTraces goes on with the boots that the bridge before has left.
+func newTraces(c *urfave.Context, endpoint, identity string, log *slog.Logger, metrics *bridge.Metrics) *traces.Traces {
+	past, err := history.NewTail(c.String("spool"), tracedHistory).Newest()
+	if err != nil {
+		log.Warn("traces of boots under way lack what was before", "error", err)
+	}
+	t, err := traces.New(c.Context, traces.Config{
+		Endpoint: endpoint, Cluster: c.String("cluster"), Namespace: c.String("namespace"), Instance: identity, Version: c.App.Version,
+		Log: log, Dropped: metrics.SpansDropped, Past: past,
+	})
+	if err != nil {
+		log.Warn("no traces are sent", "error", err)
+		return nil
+	}
+	log.Info("traces are sent", "endpoint", endpoint)
+	return t
 }
 
 // identity tells this bridge from others of the cluster, and stays the same when it is started again.

@@ -16,18 +16,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPageAddress: the bridge serves its page where it is told to, also when it can read nothing, says so there, and ends although somebody looks.
-func TestPageAddress(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("SLURM_JWT", "no token")
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	require.NoError(t, os.WriteFile(kubeconfig, []byte(`apiVersion: v1
+// nowhere is a kubeconfig that leads to no Kubernetes.
+const nowhere = `apiVersion: v1
 kind: Config
 clusters: [{name: k, cluster: {server: "http://127.0.0.1:1"}}]
 contexts: [{name: k, context: {cluster: k, user: u}}]
 users: [{name: u}]
 current-context: k
-`), 0o600))
+`
+
+// TestPageAddress: the bridge serves its page where it is told to, also when it can read nothing, says so there, and ends although somebody looks.
+func TestPageAddress(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("SLURM_JWT", "no token")
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	require.NoError(t, os.WriteFile(kubeconfig, []byte(nowhere), 0o600))
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := free.Addr().String()

@@ -101,6 +101,9 @@ func (b *Bridge) act(ctx context.Context, a powersave.Action) {
 		b.Kubernetes.Warn(a.NodeSet, a.Node, "", "JobsLost", fmt.Sprintf("node %s: %s: it is powered down, its jobs are requeued if they may be", a.Node, a.Why))
 	case powersave.FinishRequest:
 		b.Log.Info("request finished", "request", a.ID)
+		if b.Traces != nil {
+			b.Traces.Finished(time.Now(), a.ID)
+		}
 		b.finish(ctx, a.ID)
 	case powersave.AnswerGate:
 		b.at(StepGate)

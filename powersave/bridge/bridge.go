@@ -53,6 +53,15 @@ type Kubernetes interface {
 	Warn(nodeSet, node, uid, reason, text string)
 }
 
+// Traces makes OpenTelemetry traces of what happens. None of its methods may wait.
+type Traces interface {
+	Add(entries ...history.Entry)
+	// Finished says that all a request asked for is done or superseded.
+	Finished(now time.Time, request string)
+	// TraceID is that of a request.
+	TraceID(request string) string
+}
+
 // Config says what the bridge works on. The fields without a default are required.
 type Config struct {
 	Spool      *spool.Spool
@@ -75,6 +84,8 @@ type Config struct {
 	OnCounts func([]powersave.NodeSetCounts)
 	// History is told what happens; nil: nobody is.
 	History *history.Store
+	// Traces are told the same; nil: nobody is.
+	Traces Traces
 	// Version is shown in the status.
 	Version string
 }
@@ -122,7 +133,7 @@ type Bridge struct {
 	lease      Lease
 	othersLed  bool // since this bridge did
 
-	recorder *history.Recorder // nil without a History
+	recorder *history.Recorder // nil without History and Traces
 
 	lastGate atomic.Uint64
 }
@@ -157,7 +168,7 @@ func New(c Config) *Bridge {
 		writing:  map[string]bool{},
 		retries:  map[string]time.Time{},
 	}
-	if c.History != nil {
+	if c.History != nil || c.Traces != nil {
 		b.recorder = history.NewRecorder()
 	}
 	return b
@@ -221,7 +232,11 @@ func (b *Bridge) tell(ev powersave.Event) {
 func (b *Bridge) step(ctx context.Context, ev powersave.Event) {
 	now := time.Now()
 	actions := b.engine.Step(now, ev)
-	b.History.Add(b.recorder.Step(now, ev, actions)...)
+	entries := b.recorder.Step(now, ev, actions)
+	b.History.Add(entries...)
+	if b.Traces != nil {
+		b.Traces.Add(entries...)
+	}
 	for _, a := range actions {
 		b.act(ctx, a)
 	}

@@ -58,6 +58,7 @@ type world struct {
 	createTakes, deleteTakes time.Duration
 
 	stuck    string // the pod of this node finds no host
+	stuckOn  string // on this offering alone; "": on all
 	jobs     map[uint32]powersave.SlurmJob
 	het      []uint32 // IDs of the components of a het job
 	warnings []string
@@ -146,15 +147,16 @@ func (w *world) Create(_ context.Context, a powersave.CreatePod) (string, error)
 		return p.UID, nil
 	}
 	w.lastUID++
-	p := powersave.Pod{Node: node, NodeSet: a.NodeSet, UID: "uid-" + strconv.Itoa(w.lastUID), Generation: a.Generation, Request: a.Request, Host: "host", Phase: powersave.PodScheduled}
-	if node == w.stuck {
+	p := powersave.Pod{Node: node, NodeSet: a.NodeSet, UID: "uid-" + strconv.Itoa(w.lastUID), Generation: a.Generation, Request: a.Request, Offering: a.Offering, Host: "host", Phase: powersave.PodScheduled}
+	stuck := node == w.stuck && (w.stuckOn == "" || w.stuckOn == a.Offering)
+	if stuck {
 		p.Phase, p.Reason, p.Trouble = powersave.PodPending, "Unschedulable", powersave.TroubleCapacity
 		time.AfterFunc(time.Second, func() { w.look(func() { w.tell(func(b *Bridge) { b.Pod(p) }) }) })
 	} else {
 		w.tell(func(b *Bridge) { b.Pod(p) })
 	}
 	w.pods[node] = p
-	if node == w.stuck {
+	if stuck {
 		return p.UID, nil
 	}
 	time.AfterFunc(time.Second, func() {

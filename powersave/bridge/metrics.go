@@ -32,6 +32,7 @@ type Metrics struct {
 	hostMarks  *prometheus.CounterVec
 	leads      prometheus.Gauge
 	lost       prometheus.Counter
+	noSpans    prometheus.Counter
 	gangs      *prometheus.CounterVec
 	started    *prometheus.CounterVec
 	changes    *prometheus.CounterVec
@@ -92,6 +93,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m.lost = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "slurmtide_history_lost_total", Help: "Entries of the history that could not be kept, because the disk is full or slow: slurmtide explain will not know of them."})
+	m.noSpans = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "slurmtide_trace_spans_dropped_total", Help: "Spans of traces that no OpenTelemetry collector has taken, since it is away, too slow, or refuses them."})
 	m.gangs = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "slurmtide_gangs_total",
 		Help: "Jobs that nodes were powered up for, when they no longer waited for any, by the NodeSet of the first one and the outcome: ready (all have registered), given_back (one could not boot), left (the job has ended, or slurmctld took it off its nodes). Each start of a job counts, and each component of a het job.",
@@ -110,7 +113,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.fromTheStart()
 	r.MustRegister(m.gangs, m.started, m.changes, m.seconds)
 	r.MustRegister(m.breakers, m.inHand, m.oldest, m.givenBack, m.timeout)
-	r.MustRegister(m.readable, m.slurmRead, m.hostMarks, m.leads, m.lost)
+	r.MustRegister(m.readable, m.slurmRead, m.hostMarks, m.leads, m.lost, m.noSpans)
 	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.nodes, m.floor, m.gates)
 	return m
 }
@@ -248,6 +251,13 @@ func (m *Metrics) hostMark(err error) {
 func (m *Metrics) HistoryLost(n int) {
 	if m != nil {
 		m.lost.Add(float64(n))
+	}
+}
+
+// SpansDropped counts spans that nobody will see. It may be called from any goroutine.
+func (m *Metrics) SpansDropped(n int) {
+	if m != nil {
+		m.noSpans.Add(float64(n))
 	}
 }
 

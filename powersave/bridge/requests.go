@@ -33,7 +33,11 @@ func (b *Bridge) scan(ctx context.Context) {
 			delete(b.requests, r.ID)
 			continue
 		}
-		b.Log.Info("request", "request", r.ID, "kind", r.Kind, "nodes", r.Nodes, "jobs", len(req.Jobs), "age", began.Sub(r.Started).Round(time.Millisecond))
+		attributes := []any{"request", r.ID, "kind", r.Kind, "nodes", r.Nodes, "jobs", len(req.Jobs), "age", began.Sub(r.Started).Round(time.Millisecond)}
+		if b.Traces != nil && r.Kind == spool.KindResume {
+			attributes = append(attributes, "trace", b.Traces.TraceID(r.ID))
+		}
+		b.Log.Info("request", attributes...)
 		b.Metrics.request(r.Kind, req.ResumeTimeout)
 		b.at(StepRequest)
 		b.step(ctx, powersave.RequestAccepted{Request: req})

@@ -67,6 +67,7 @@ type Entry struct {
 	Times    int       `json:"times,omitempty"` // given back in a row, or entries lost
 
 	Requested time.Time `json:"requested,omitzero"` // start of the program that made the request
+	Asked     time.Time `json:"asked,omitzero"`     // when Kubernetes was first asked for the pod
 	Submitted time.Time `json:"submitted,omitzero"` // of a job, anew with each requeue
 	Eligible  time.Time `json:"eligible,omitzero"`
 }

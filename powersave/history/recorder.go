@@ -32,6 +32,7 @@ type Recorder struct {
 type boot struct {
 	Entry
 	phase  powersave.PodPhase
+	asking bool // for the next pod, since Asked
 	failed bool // what is left to tell is how its node and pod go
 	done   bool // it has registered, and Kubernetes has not said yet that its container runs: that may come a second late
 }
@@ -148,6 +149,9 @@ func (r *Recorder) action(a powersave.Action, all []powersave.Action) {
 		if b == nil { // reconciling found that it is wanted
 			b = r.boot(a.Node)
 		}
+		if !b.asking || b.Offering != a.Offering {
+			b.asking, b.Asked = true, r.now
+		}
 		b.NodeSet, b.Offering = a.NodeSet, a.Offering
 		if b.Request == "" {
 			b.Request = a.Request
@@ -175,11 +179,11 @@ func (r *Recorder) action(a powersave.Action, all []powersave.Action) {
 			}
 		}
 	case powersave.BootFailed:
+		b := r.boots[a.Node]
 		r.add(Entry{
 			What: BootFailed, Node: a.Node, NodeSet: a.NodeSet, Offering: a.Offering, PodUID: a.UID, Request: a.Request, Jobs: a.Jobs,
-			Class: string(a.Verdict.Trouble), Reason: a.Verdict.Reason,
+			Class: string(a.Verdict.Trouble), Reason: a.Verdict.Reason, Asked: b.asked(),
 		})
-		b := r.boots[a.Node]
 		if b == nil {
 			b = r.boot(a.Node)
 			b.NodeSet, b.Jobs = a.NodeSet, a.Jobs
@@ -278,6 +282,14 @@ func (r *Recorder) boot(node string) *boot {
 	return b
 }
 
+// asked is since when Kubernetes has been asked for a pod that has not come; zero: it is not.
+func (b *boot) asked() time.Time {
+	if b == nil || !b.asking {
+		return time.Time{}
+	}
+	return b.Asked
+}
+
 func (b *boot) wait(job uint32) {
 	if job != 0 && !slices.Contains(b.Jobs, job) {
 		b.Jobs = append(slices.Clone(b.Jobs), job) // entries that wait to be written have the former list
@@ -307,6 +319,10 @@ func (r *Recorder) podSeen(p powersave.Pod) {
 func (r *Recorder) pod(b *boot, p powersave.Pod) {
 	if b.PodUID != p.UID {
 		b.PodUID, b.phase = p.UID, ""
+		if !b.asking { // not by this bridge
+			b.Asked = time.Time{}
+		}
+		b.asking = false
 	}
 	if p.Host != "" {
 		b.Host = p.Host
@@ -329,7 +345,7 @@ func (r *Recorder) pod(b *boot, p powersave.Pod) {
 		if i == 0 {
 			e.Host = ""
 		} else {
-			e.Requested = time.Time{}
+			e.Requested, e.Asked = time.Time{}, time.Time{}
 		}
 		r.add(e)
 		b.phase = phases[i].phase
@@ -381,7 +397,7 @@ func (r *Recorder) report(p powersave.Report, all []powersave.Action) {
 	}
 	e := Entry{What: Reported, Node: p.Node, NodeSet: p.NodeSet, Request: p.Request, Reason: p.Text}
 	if b := r.boots[p.Node]; b != nil && !b.done {
-		e.Jobs, e.Offering = b.Jobs, b.Offering
+		e.Jobs, e.Offering, e.Asked = b.Jobs, b.Offering, b.asked()
 	}
 	r.add(e)
 }

@@ -1,0 +1,271 @@
+package traces
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	wire "google.golang.org/protobuf/proto"
+
+	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/history"
+	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/powersave/traces/tracestest"
+)
+
+func TestEndpoint(t *testing.T) {
+	type env = map[string]string
+	for name, tc := range map[string]struct {
+		flag      string
+		env       env
+		want, err string
+	}{
+		"nobody wants any":              {},
+		"flag":                          {flag: "http://otel:4318", want: "http://otel:4318/v1/traces"},
+		"with a path":                   {flag: "https://otel/tenant/", want: "https://otel/tenant/v1/traces"},
+		"environment":                   {env: env{"OTEL_EXPORTER_OTLP_ENDPOINT": " http://otel:4318 "}, want: "http://otel:4318/v1/traces"},
+		"environment for traces":        {env: env{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://otel:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://tempo/spans"}, want: "http://tempo/spans"},
+		"as it is":                      {env: env{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://tempo:4318"}, want: "http://tempo:4318/"},
+		"flag and environment":          {flag: "http://otel:4318", env: env{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://tempo", "OTEL_EXPORTER_OTLP_ENDPOINT": "x"}, want: "http://otel:4318/v1/traces"},
+		"OpenTelemetry is off":          {flag: "http://otel:4318", env: env{"OTEL_SDK_DISABLED": "True"}},
+		"traces are off":                {env: env{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://otel:4318", "OTEL_TRACES_EXPORTER": "none"}},
+		"protocol":                      {flag: "http://otel:4318", env: env{"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, want: "http://otel:4318/v1/traces"},
+		"protocol for traces":           {flag: "http://otel:4318", env: env{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"}, want: "http://otel:4318/v1/traces"},
+		"gRPC":                          {flag: "http://otel:4317", env: env{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, err: `OTEL_EXPORTER_OTLP_PROTOCOL is "grpc": spans are sent by http/protobuf alone; unset it, and name the port that the collector has for that, usually 4318`},
+		"gRPC, and no traces":           {env: env{"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}},
+		"no URL":                        {flag: "otel:4318", err: "it must be http://host:port or https://host:port"},
+		"no URL at all":                 {flag: "http://user:hunter2@ho st", err: "it must be http://host:port or https://host:port"},
+		"no host":                       {env: env{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http:///x"}, err: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: it must be http://host:port or https://host:port"},
+		"password":                      {env: env{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://u:hunter2@otel"}, err: "OTEL_EXPORTER_OTLP_ENDPOINT: it must have no user, password or query: what the collector asks for stands in OTEL_EXPORTER_OTLP_HEADERS"},
+		"a token in the query":          {flag: "https://otel?token=hunter2", err: "it must have no user, password or query: what the collector asks for stands in OTEL_EXPORTER_OTLP_HEADERS"},
+		"wrong, but nobody looks at it": {env: env{"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "otel"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Endpoint(tc.flag, func(name string) string { return tc.env[name] })
+			assert.Equal(t, tc.want, got)
+			if tc.err == "" {
+				require.NoError(t, err)
+			} else {
+				require.EqualError(t, err, tc.err)
+			}
+		})
+	}
+}
+
+// sending is a bridge's traces on their way, its log, and how many spans it has dropped.
+type sending struct {
+	*Traces
+	log     logged
+	dropped atomic.Int64
+	end     func()
+}
+
+// logged is a log that is written and read at once.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func send(t *testing.T, endpoint string) *sending {
+	t.Helper()
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "5")
+	s := &sending{}
+	traces, err := New(t.Context(), Config{Endpoint: endpoint, Log: slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Dropped: func(n int) { s.dropped.Add(int64(n)) }})
+	require.NoError(t, err)
+	s.Traces = traces
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- traces.Run(ctx) }()
+	s.end = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	t.Cleanup(s.end)
+	return s
+}
+
+// boot has a request of so many nodes come, and none of them boot: three spans a node, and one more.
+func (s *sending) boot(t *testing.T, id, nodes string) (spans int) {
+	r := history.NewRecorder()
+	all := list(t, nodes)
+	s.Add(r.Step(noon, powersave.RequestAccepted{Request: powersave.Request{ID: id, Kind: spool.KindResume, Started: ms(-20), Nodes: all}}, nil)...)
+	s.Finished(ms(2000), id)
+	return 3*all.Len() + 1
+}
+
+func (s *sending) warnings() int { return strings.Count(s.log.String(), "level=WARN") }
+
+func TestEnvironment(t *testing.T) {
+	clean(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20hunter2,x-scope=tide, hunter3, hun ter4=x, y=%zzhunter5")
+	t.Setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://user:hunter6@ho st") // the flag counts
+	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere/ca.pem")
+	t.Setenv("OTEL_SERVICE_NAME", "burst")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test,service.name=other")
+	c := tracestest.Start(t)
+	s := send(t, c.Server.URL)
+	s.boot(t, "r1", "cpu-0")
+	s.end()
+	require.Len(t, c.Requests(), 1)
+	header := c.Requests()[0].Header
+	assert.Equal(t, []string{"Bearer hunter2", "tide", "gzip"}, []string{header.Get("Authorization"), header.Get("X-Scope"), header.Get("Content-Encoding")})
+	assert.Len(t, c.Spans(), 4)
+	assert.Equal(t, "burst", c.Resource()["service.name"])
+	assert.Equal(t, "test", c.Resource()["deployment.environment.name"])
+	assert.NotContains(t, s.log.String(), "hunter")
+	assert.NotContains(t, s.log.String(), "hun ter")
+	assert.Equal(t, 3, strings.Count(s.log.String(), `failed="parse headers"`)+strings.Count(s.log.String(), `failed="escape header value"`), s.log.String())
+	assert.Contains(t, s.log.String(), `failed="read tls ca cert file" file=/nowhere/ca.pem`)
+}
+
+func TestTLS(t *testing.T) {
+	clean(t)
+	c := tracestest.StartTLS(t)
+	c.Server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	s := send(t, c.Server.URL)
+	spans := s.boot(t, "r1", "cpu-0")
+	s.end()
+	assert.Empty(t, c.Spans(), "nobody knows its certificate")
+	assert.EqualValues(t, spans, s.dropped.Load())
+	assert.Contains(t, s.log.String(), "certificate signed by unknown authority")
+
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Server.Certificate().Raw}), 0o600))
+	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", ca)
+	s = send(t, c.Server.URL)
+	s.boot(t, "r1", "cpu-0")
+	s.end()
+	assert.Len(t, c.Spans(), spans)
+	assert.Zero(t, s.dropped.Load())
+
+	_, err := New(t.Context(), Config{Endpoint: "http://otel:4318/v1/traces", Log: slog.New(slog.DiscardHandler)})
+	require.EqualError(t, err, "OpenTelemetry: insecure HTTP endpoint cannot use TLS client configuration", "no certificate is asked for there")
+}
+
+// TestCollectorThatRefuses loses spans, counts them and says so once; later ones arrive.
+func TestCollectorThatRefuses(t *testing.T) {
+	partly, err := wire.Marshal(&collector.ExportTraceServiceResponse{PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 4, ErrorMessage: "too old"}})
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		answer http.HandlerFunc
+		say    string
+	}{
+		"unauthorized": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, strings.Repeat("no", 5000), http.StatusUnauthorized)
+		}, "401 Unauthorized"},
+		"hangs up": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		"takes none": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/x-protobuf")
+			_, _ = w.Write(partly)
+		}, "too old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clean(t)
+			c := tracestest.Start(t)
+			c.Answer(tc.answer)
+			s := send(t, c.Server.URL)
+			spans := 0
+			for _, id := range []string{"r1", "r2", "r3"} {
+				spans += s.boot(t, id, "cpu-0")
+				require.Eventually(t, func() bool { return s.dropped.Load() == int64(spans) }, 10*time.Second, time.Millisecond, s.log.String())
+			}
+			assert.Equal(t, 1, s.warnings(), s.log.String())
+			assert.Contains(t, s.log.String(), tc.say)
+			assert.Less(t, len(s.log.String()), 1000)
+			c.Answer(nil)
+			for i, id := range []string{"r4", "r5"} {
+				s.boot(t, id, "cpu-0")
+				require.Eventually(t, func() bool { return len(c.Spans()) == 4*(i+1) && s.waiting.number.Load() == 0 }, 10*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return strings.Contains(s.log.String(), "spans are exported again") }, 10*time.Second, time.Millisecond)
+			}
+			assert.Equal(t, 1, strings.Count(s.log.String(), "spans are exported again"))
+			assert.EqualValues(t, spans, s.dropped.Load())
+			c.Answer(tc.answer)
+			s.boot(t, "r6", "cpu-0")
+			require.Eventually(t, func() bool { return s.dropped.Load() == int64(spans+4) }, 10*time.Second, time.Millisecond)
+			assert.Equal(t, 1, s.warnings(), "one that comes and goes is no flood either: %s", s.log.String())
+		})
+	}
+}
+
+func TestCollectorThatIsAway(t *testing.T) {
+	clean(t)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	s := send(t, gone.URL)
+	spans := s.boot(t, "r1", "cpu-[0-9]")
+	s.end()
+	assert.EqualValues(t, spans, s.dropped.Load())
+	assert.Equal(t, 1, s.warnings())
+	assert.Contains(t, s.log.String(), "connection refused")
+}
+
+// TestCollectorThatHangs holds up nothing: what is over the queue is dropped, and the end waits for the collector no longer than it may.
+func TestCollectorThatHangs(t *testing.T) {
+	clean(t)
+	c := tracestest.Start(t)
+	release := make(chan struct{})
+	c.Answer(func(http.ResponseWriter, *http.Request) { <-release })
+	defer close(release)
+	s := send(t, c.Server.URL)
+	s.flushFor, s.waiting.most = 300*time.Millisecond, 1000
+	began := time.Now()
+	s.boot(t, "r0", "cpu-0")
+	require.Eventually(t, func() bool { return len(c.Requests()) == 1 }, 10*time.Second, time.Millisecond)
+	spans := 4 + s.boot(t, "r1", "cpu-[0-999]")
+	assert.Less(t, time.Since(began), time.Second, "nobody waits")
+	require.Eventually(t, func() bool { return s.dropped.Load() == int64(spans-1000) }, 10*time.Second, time.Millisecond, "what is over the queue")
+	ending := time.Now()
+	s.end()
+	assert.Less(t, time.Since(ending), 2*time.Second)
+	assert.EqualValues(t, spans, s.dropped.Load(), "all are counted")
+	assert.Equal(t, 1, s.warnings(), s.log.String())
+	assert.Empty(t, c.Spans())
+}
+
+// TestManyAtOnce has more boots end together than may wait: a collector that takes them gets all.
+func TestManyAtOnce(t *testing.T) {
+	clean(t)
+	c := tracestest.Start(t)
+	s := send(t, c.Server.URL)
+	s.waiting.most = 1000
+	spans := s.boot(t, "r1", "cpu-[0-1999]")
+	require.Eventually(t, func() bool { return len(c.Spans()) == spans }, 20*time.Second, 10*time.Millisecond)
+	assert.Zero(t, s.dropped.Load())
+	assert.Greater(t, len(c.Requests()), 10)
+
+	// The bridge ends without waiting for that.
+	s = send(t, c.Server.URL)
+	s.waiting.most = 100
+	spans += s.boot(t, "r2", "cpu-[0-9999]")
+	ending := time.Now()
+	s.end()
+	assert.Less(t, time.Since(ending), 5*time.Second)
+	assert.Equal(t, spans, len(c.Spans())+int(s.dropped.Load()))
+}
