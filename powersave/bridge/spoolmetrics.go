@@ -19,7 +19,7 @@ func ShowSpool(r prometheus.Registerer, stats func() (spool.Stats, error)) {
 		requests: prometheus.NewDesc("slurmtide_spool_requests", "Requests in the spool that are not finished; there is no series while the spool cannot be read.", nil, nil),
 		oldest: prometheus.NewDesc("slurmtide_spool_oldest_request_timestamp_seconds",
 			"When the oldest request in the spool was accepted, in seconds since 1970; there is no series while there is none.", nil, nil),
-		aside: prometheus.NewDesc("slurmtide_spool_set_aside_requests", "Requests that could not be read and were set aside in the spool's directory bad, until somebody removes them.", nil, nil),
+		aside: prometheus.NewDesc("slurmtide_spool_set_aside_requests", "Requests that could not be read and were set aside in the spool's directory bad, for somebody to look at; of many the newest are kept.", nil, nil),
 	})
 }
 

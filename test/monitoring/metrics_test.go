@@ -210,5 +210,10 @@ func TestDocumentation(t *testing.T) {
 	require.NoError(t, err)
 	page, err := os.ReadFile(root + "docs/metrics.md")
 	require.NoError(t, err)
-	assert.Equal(t, catalogue.Page(daemons), string(page), "docs/metrics.md is old: make generate writes it")
+	want, got := strings.Split(catalogue.Page(daemons), "\n"), strings.Split(string(page), "\n")
+	for i, line := range want {
+		require.Less(t, i, len(got), "docs/metrics.md is old: make generate writes it")
+		require.Equal(t, line, got[i], "docs/metrics.md is old: make generate writes it")
+	}
+	assert.Len(t, got, len(want))
 }
