@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/pem"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -247,6 +248,19 @@ func TestCollectorThatHangs(t *testing.T) {
 	assert.EqualValues(t, spans, s.dropped.Load(), "all are counted")
 	assert.Equal(t, 1, s.warnings(), s.log.String())
 	assert.Empty(t, c.Spans())
+}
+
+// TestMany: it is better to wait a moment while there is hope that the collector takes what waits, and not longer.
+func TestMany(t *testing.T) {
+	w := waiting{most: 10, log: slog.New(slog.DiscardHandler), dropped: func(int) {}}
+	w.number.Store(5)
+	assert.False(t, w.many())
+	w.number.Store(6)
+	assert.True(t, w.many())
+	w.lose(1, errors.New("refused"))
+	assert.False(t, w.many())
+	w.works()
+	assert.True(t, w.many())
 }
 
 // TestManyAtOnce has more boots end together than may wait: a collector that takes them gets all.
