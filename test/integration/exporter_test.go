@@ -136,7 +136,7 @@ func (c *cluster) page(address string) map[string]float64 {
 // documented are the metrics of the documentation that are not on the page, but for those that this Slurm has no reason to show.
 func documented(t *testing.T, page map[string]float64) (missing []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/exporter.md")
+	text, err := os.ReadFile("../../docs/metrics.md")
 	require.NoError(t, err)
 	have := map[string]bool{}
 	for series := range page {

@@ -87,8 +87,9 @@ func TestStartGate(t *testing.T) {
 			c.waitZero("cpu-[0-3]")
 			var ids []string
 			for range 4 {
-				ids = append(ids, c.sbatch("true", "-N1", "--exclusive"))
+				ids = append(ids, c.sbatch("true", "-N1", "--exclusive", "--hold"))
 			}
+			c.slurm("scontrol", "release", strings.Join(ids, ",")) // at once, or the last may get the node of the first
 			c.eventually("the gates to wait", func() (bool, string) { return c.status().Engine.Gates > 0, "" })
 			require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
 			restarts := 0

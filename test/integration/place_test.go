@@ -41,13 +41,13 @@ func TestPlaces(t *testing.T) {
 			_, err := c.tide.SlurmtideV1alpha1().NodeSets(c.ns).Create(c.ctx, set, metav1.CreateOptions{})
 			require.NoError(t, err)
 		}
+		before := c.switches()
 		id := c.sbatch("sleep 5", "-w", "near-[0-1],far-0,lost-0", "-N4")
 		if version == "24.11" {
 			c.waitEvent("PlaceRefused", "spec.topology needs Slurm 25.11 or newer")
 			c.waitJob(id, "COMPLETED")
 			return
 		}
-		before := c.switches()
 		assert.Equal(t, map[string]string{"s1": "far-0,lost-0,near-0", "s2": "near-1"}, before, "as topology.conf has it")
 		c.eventually("Slurm to know where they are", func() (bool, string) {
 			now := c.switches()
