@@ -37,7 +37,7 @@ func (k kind) bounds(queues int) (short, enough int) {
 	case queues < 100:
 		return 9, 9
 	case k == hets:
-		return 10, 5
+		return 15, 10
 	}
 	return 3, 3
 }
