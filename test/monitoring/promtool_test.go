@@ -21,7 +21,7 @@ import (
 // promtool runs promtool, and returns what it said.
 func promtool(t *testing.T, args ...string) (said string, ok bool) {
 	t.Helper()
-	cmd := exec.Command(root+"hack/promtool.sh", args...)
+	cmd := exec.Command(root+"hack/prometheus.sh", append([]string{"promtool"}, args...)...)
 	out, err := cmd.CombinedOutput()
 	require.NotNil(t, cmd.ProcessState, "%v", err)
 	return string(out), err == nil

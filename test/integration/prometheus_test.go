@@ -1,0 +1,295 @@
+//go:build integration
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/slurmtide/slurmtide/hack/stack"
+)
+
+// silent are parts of the expressions of dashboards that need not show anything here, and why.
+var silent = map[string]string{
+	`slurmtide_kubernetes_requests_total{namespace=~"$namespace",job=~"$job",code!~`: "Kubernetes refuses nothing",
+	"slurmtide_scaler_impossible_jobs{":                                              "no job is impossible",
+	"slurmtide_scaler_certificate_expiry_timestamp_seconds":                          "the scaler has no TLS here",
+	"slurmtide_dynamic_impossible_jobs":                                              "no NodeSet is of mode Dynamic",
+	"slurmtide_look_ahead_results_total":                                             "nor looks ahead",
+}
+
+// unprovoked are alerts that would take too long here, or trouble that other tests make. Promtool's tests of them are all there is.
+var unprovoked = map[string]string{
+	"SlurmAccountingBehind": "1,000 records would have to wait", "SlurmNodesIdle": "it looks at hours", "SlurmtideBootsSlow": "boots would have to take minutes",
+	"SlurmtideBridgeNotLeading": "with no bridge at all it is SlurmtideBridgeDown", "SlurmtideControllerFails": "four failures of one kind", "SlurmtideHistoryLost": "a full disk",
+	"SlurmtideHostMarked": "bad hardware", "SlurmtideJobsGivenBack": "an hour in which nothing boots", "SlurmtideNodesFailed": "nodes that the bridge cannot heal",
+	"SlurmtidePowerDownsStuck": "a quarter of an hour", "SlurmtideRequestsWait": "half an hour", "SlurmtideScalerCertificateExpires": "the scaler has no TLS here",
+	"SlurmtideSlurmNotRead": "five minutes",
+}
+
+// A real Prometheus, with the rule files and dashboards of the charts, scrapes bridge, scaler, exporter and controller: nothing is wrong while jobs come and go,
+// each panel has something to show, and each alert sees its trouble.
+func TestPrometheus(t *testing.T) {
+	forScaling(t, func(t *testing.T, version string) {
+		gpus, err := stack.FakeGPUs("gpu-[0-1]", "h100", 2)
+		require.NoError(t, err)
+		c := deploy(t, "prometheus", version, stack.Options{
+			Gate: true, OpenSlurmrestd: true, SuspendTime: 600, GresLines: []string{gpus}, NodeLines: []string{"NodeName=spare-0 CPUs=2 RealMemory=400 State=CLOUD"},
+			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-3] Default=YES", "PartitionName=gpu Nodes=gpu-[0-1]", "PartitionName=ill Nodes=ill-[0-2]"},
+		}, nodeSet{name: "cpu", nodes: "cpu-[0-3]"}, nodeSet{name: "gpu", nodes: "gpu-[0-1]", gres: "gpu:h100:2"},
+			nodeSet{name: "ill", nodes: "ill-[0-2]", image: "registry.invalid/slurmd:none"})
+		scaler := startScaler(c)
+		exporter := c.startExporter("--interval=1s", "--timeout=1s", "--max-age=10s")
+		controllerAddress := freeAddress(t)
+		controller := c.start("../../bin/slurmtide", "controller", "--namespace", c.ns, "--kubeconfig", os.Getenv("KUBECONFIG"), "--image", "slurmtide", "--metrics-address", controllerAddress)
+		bridge, err := c.Forward(c.ctx, 9441)
+		require.NoError(t, err)
+		p := c.startPrometheus(map[string]string{"bridge": bridge, "scaler": scaler.http, "exporter": exporter, "controller": controllerAddress})
+
+		p.shows(map[string]float64{`count(up == 1)`: 4, `count(slurmtide_boots_total == 0)`: 3})
+
+		two, gpu := c.sbatch("sleep 600", "-N2", "--exclusive"), c.sbatch("sleep 600", "-p", "gpu", "--gres=gpu:h100:2", "--exclusive")
+		c.waitJob(two, "RUNNING")
+		c.waitJob(gpu, "RUNNING")
+		c.sbatch("true", "--hold", "--array=1-5")
+		p.shows(map[string]float64{
+			`sum(max by (namespace, job, nodeset) (slurmtide_nodes{state="powered_up"}))`: 3, `sum(round(increase(slurmtide_boots_total[5m])))`: 3,
+			`sum(slurm_jobs{state="running"})`: 2, `sum(slurm_nodes{state="allocated"})`: 3, `sum(slurmtide_scaler_pending_jobs{why="held"})`: 1,
+			`sum(slurmtide_scaler_nodes{state="in_use"})`: 3, `sum(slurmtide_controller_leading)`: 1,
+		})
+		p.fires()
+
+		ill := c.sbatch("true", "-p", "ill", "-N3", "--exclusive")
+		p.fires("SlurmtideBootsFail", "SlurmtideBreakerOpen")
+		c.slurm("scancel", ill)
+
+		// A floor, an object of the controller, and boots for the second time.
+		kubectl(t, "", "-n", c.ns, "patch", "nodeset", "gpu", "--subresource=scale", "--type=merge", "-p", `{"spec":{"replicas":1}}`)
+		kubectl(t, "apiVersion: slurmtide.io/v1alpha1\nkind: Token\nmetadata: {name: nobody, namespace: "+c.ns+"}\nspec: {controllerRef: {name: none}, username: alice}\n", "apply", "-f", "-")
+		c.waitJob(c.sbatch("sleep 600", "-N2", "--exclusive"), "RUNNING")
+
+		c.slurmrestd("STOP")
+		c.sbatch("true", "-p", "gpu") // without anything to do the bridge reads once a minute
+		p.fires("SlurmtideBridgeBlind", "SlurmtideScalerBlind", "SlurmtideExporterBlind", "SlurmNotAnswering")
+		c.slurmrestd("CONT")
+		c.slurm("scontrol", "update", "NodeName=spare-0", "State=DOWN", "Reason=test")
+		p.fires("SlurmNodesDown")
+		p.allSeen(func() {
+			_, err := scaler.value(map[string]string{"nodeSet": "cpu"})
+			require.NoError(t, err)
+		})
+
+		scaler.hang(t)
+		controller.hang(t)
+		require.NoError(t, c.Signal(c.ctx, "STOP", stack.ContainerBridge))
+		t.Cleanup(func() { assert.NoError(t, c.Signal(c.ctx, "CONT", stack.ContainerBridge)) })
+		kubectl(t, "", "-n", c.ns, "delete", "deployment", "slurmtide-exporter")
+		p.fires("SlurmtideBridgeDown", "SlurmtideScalerDown", "SlurmtideExporterDown", "SlurmtideControllerNotLeading")
+		for _, alert := range slices.Sorted(maps.Keys(p.alerts())) {
+			_, excused := unprovoked[alert]
+			assert.NotEqual(t, p.fired[alert], excused, "%s: either it fires here, or unprovoked has it", alert)
+		}
+	})
+}
+
+// prometheus is one that runs beside the test.
+type prometheus struct {
+	c       *cluster
+	address string
+	waiting []string // expressions of dashboards that had no value yet
+	fired   map[string]bool
+}
+
+// startPrometheus runs Prometheus with the rules of the charts; targets are addresses by job.
+func (c *cluster) startPrometheus(targets map[string]string) *prometheus {
+	c.t.Helper()
+	p := &prometheus{c: c, address: freeAddress(c.t), waiting: c.expressions(), fired: map[string]bool{}}
+	rules, err := filepath.Glob("../../helm/*/alerts/*.yaml")
+	require.NoError(c.t, err)
+	require.Len(c.t, rules, 4)
+	config := map[string]any{"global": map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}}
+	var absolute []string
+	for _, file := range rules {
+		path, err := filepath.Abs(file)
+		require.NoError(c.t, err)
+		absolute = append(absolute, path)
+	}
+	var scrapes []any
+	for job, address := range targets {
+		scrapes = append(scrapes, map[string]any{"job_name": job, "static_configs": []any{map[string]any{"targets": []string{address}, "labels": map[string]string{"namespace": c.ns}}}})
+	}
+	config["rule_files"], config["scrape_configs"] = absolute, scrapes
+	text, err := json.Marshal(config) // JSON is YAML
+	require.NoError(c.t, err)
+	dir := c.t.TempDir()
+	file := filepath.Join(dir, "prometheus.yml")
+	require.NoError(c.t, os.WriteFile(file, text, 0o644))
+	c.start("../../hack/prometheus.sh", "prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+p.address)
+	c.eventually("Prometheus", func() (bool, string) {
+		_, err := p.ask("query", url.Values{"query": {"up"}})
+		return err == nil, fmt.Sprint(err)
+	})
+	return p
+}
+
+// expressions are those of all dashboards.
+func (c *cluster) expressions() (found []string) {
+	files, err := filepath.Glob("../../helm/*/dashboards/*.json")
+	require.NoError(c.t, err)
+	require.Len(c.t, files, 4)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(c.t, err)
+		var board struct {
+			Panels []struct {
+				Targets []struct {
+					Expr string `json:"expr"`
+				} `json:"targets"`
+			} `json:"panels"`
+		}
+		require.NoError(c.t, json.Unmarshal(text, &board))
+		for _, panel := range board.Panels {
+			for _, target := range panel.Targets {
+				found = append(found, target.Expr)
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// ask calls Prometheus' API, and returns the answer's data.
+func (p *prometheus) ask(what string, values url.Values) (json.RawMessage, error) {
+	r, err := http.Get("http://" + p.address + "/api/v1/" + what + "?" + values.Encode())
+	if err != nil {
+		return nil, err
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Data  json.RawMessage `json:"data"`
+		Error string          `json:"error"`
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", r.Status, err, text)
+	}
+	if answer.Error != "" {
+		return nil, fmt.Errorf("%s: %v", answer.Error, values)
+	}
+	return answer.Data, nil
+}
+
+// values are those of an expression now, without those that are no number.
+func (p *prometheus) values(expression string) (found []float64) {
+	p.c.t.Helper()
+	data, err := p.ask("query", url.Values{"query": {expression}})
+	require.NoError(p.c.t, err)
+	var result struct {
+		Result []struct {
+			Value [2]any `json:"value"`
+		} `json:"result"`
+	}
+	require.NoError(p.c.t, json.Unmarshal(data, &result), "%s: %s", expression, data)
+	for _, series := range result.Result {
+		v, err := strconv.ParseFloat(fmt.Sprint(series.Value[1]), 64)
+		require.NoError(p.c.t, err)
+		if v == v {
+			found = append(found, v)
+		}
+	}
+	return found
+}
+
+// look strikes out the dashboards' expressions that have a value now, for all that can be chosen.
+func (p *prometheus) look() {
+	chosen := strings.NewReplacer("$namespace", p.c.ns, "$__rate_interval", "20s", "$__range", "5m", "$job", ".+", "$nodeset", ".+", "$cluster", ".+", "$partition", ".+", "$kind", ".+")
+	p.waiting = slices.DeleteFunc(p.waiting, func(expression string) bool { return len(p.values(chosen.Replace(expression))) > 0 })
+}
+
+// shows waits until each of these expressions has the one value.
+func (p *prometheus) shows(want map[string]float64) {
+	p.c.t.Helper()
+	p.c.eventually("Prometheus to show it", func() (bool, string) {
+		p.look()
+		for expression, value := range want {
+			if got := p.values(expression); len(got) != 1 || got[0] != value {
+				return false, fmt.Sprintf("%s is %v, not %v", expression, got, value)
+			}
+		}
+		return true, ""
+	})
+}
+
+// allSeen waits until each expression of the dashboards has had a value, but for the silent ones. It does something meanwhile.
+func (p *prometheus) allSeen(meanwhile func()) {
+	p.c.t.Helper()
+	p.c.eventually("the dashboards", func() (bool, string) {
+		meanwhile()
+		p.look()
+		missing := slices.DeleteFunc(slices.Clone(p.waiting), func(expression string) bool {
+			return slices.ContainsFunc(slices.Collect(maps.Keys(silent)), func(part string) bool { return strings.Contains(expression, part) })
+		})
+		return len(missing) == 0, "without a value: " + strings.Join(missing, "\n")
+	})
+}
+
+// alerts are the states of all alerts by name: inactive, pending (it waits for its time) or firing.
+func (p *prometheus) alerts() map[string]string {
+	p.c.t.Helper()
+	data, err := p.ask("rules", nil)
+	require.NoError(p.c.t, err)
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Name, State, Health, LastError string } `json:"rules"`
+		} `json:"groups"`
+	}
+	require.NoError(p.c.t, json.Unmarshal(data, &rules))
+	states := map[string]string{}
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			require.Contains(p.c.t, []string{"ok", "unknown"}, r.Health, "%s: %s", r.Name, r.LastError)
+			states[r.Name] = r.State
+		}
+	}
+	require.Greater(p.c.t, len(states), 20)
+	return states
+}
+
+// fires waits until these alerts see their trouble, and no others but those that did so before: some look back.
+func (p *prometheus) fires(want ...string) {
+	p.c.t.Helper()
+	p.c.eventually("alerts", func() (bool, string) {
+		p.look()
+		states := p.alerts()
+		for _, name := range want {
+			if states[name] != "pending" && states[name] != "firing" {
+				return false, fmt.Sprintf("%s is %s of %v", name, states[name], states)
+			}
+		}
+		for name, state := range states {
+			if state != "inactive" && !p.fired[name] && !slices.Contains(want, name) {
+				return false, fmt.Sprintf("%s is %s", name, state)
+			}
+		}
+		for _, name := range want {
+			p.fired[name] = true
+		}
+		return true, ""
+	})
+}
