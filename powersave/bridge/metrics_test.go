@@ -280,6 +280,14 @@ func TestNodeSeconds(t *testing.T) {
 		assert.InDelta(t, 2*4+10, seconds("booting"), 1e-9)
 		assert.InDelta(t, 10+2*5, seconds("idle"), 1e-9)
 		assert.Zero(t, seconds("allocated"))
+		now := time.Now()
+		time.Sleep(2 * time.Second)
+		assert.InDelta(t, 10+2*7, seconds("idle"), 1e-9, "a scrape, while the bridge works out its figures")
+		idle := []powersave.Hosted{{NodeSet: "cpu", Offering: "spot", Nodes: map[powersave.HostedAs]int{powersave.HostedIdle: 2}}}
+		m.figures(now, []powersave.NodeSetCounts{{Name: "cpu"}}, nil, idle, 0)
+		assert.InDelta(t, 10+2*7, seconds("idle"), 1e-9, "what it has counted does not count again")
+		time.Sleep(time.Second)
+		assert.InDelta(t, 10+2*8, seconds("idle"), 1e-9)
 	})
 }
 

@@ -60,9 +60,10 @@ func (s *nodeSeconds) set(now time.Time, nodes []powersave.Hosted) {
 // pass counts the time until now.
 func (s *nodeSeconds) pass(now time.Time) {
 	passed := now.Sub(s.at).Seconds()
-	if s.at = now; passed <= 0 {
+	if passed <= 0 { // a scrape was quicker: what it has counted must not count again
 		return
 	}
+	s.at = now
 	for _, h := range s.nodes {
 		for as, n := range h.Nodes {
 			s.seconds[hostedKey{h.NodeSet, h.Offering, as}] += float64(n) * passed

@@ -23,9 +23,11 @@ func (p *Planner) hostedAs(n *node, stale string) powersave.HostedAs {
 	switch {
 	case n.pod.Phase == powersave.PodTerminating:
 		return powersave.HostedLeaving
+	case p.reading == 0: // since this bridge leads: which of them have joined is not known either
+		return powersave.HostedUnknown
 	case n.joined != n.pod.UID && n.pod.Phase != powersave.PodFailed:
 		return powersave.HostedBooting
-	case stale != "", p.reading == 0:
+	case stale != "":
 		return powersave.HostedUnknown
 	case n.rec == nil, n.pod.Phase == powersave.PodFailed:
 		return powersave.HostedUnavailable

@@ -50,3 +50,17 @@ func TestHosted(t *testing.T) {
 	w.planner.nodes["dyn-0"].joined = "of another pod"
 	assert.Equal(t, map[powersave.HostedAs]int{powersave.HostedBooting: 1, powersave.HostedUnavailable: 2, powersave.HostedLeaving: 1}, hosted(""))
 }
+
+// While Slurm has not been read since the bridge leads, nobody knows what the pods that are there are at: those that serve do not boot again.
+func TestHostedBeforeSlurmIsRead(t *testing.T) {
+	w := newWorld("dyn-[0-9]", 4)
+	w.seconds(10)
+	require.Len(t, w.pods, 4)
+	for _, p := range w.pods {
+		p.Host = "host-1"
+	}
+	w.planner, w.reading = New(Config{Owner: owner}), nil
+	w.step()
+	never := "Slurm cannot be read, and could not since this bridge leads"
+	assert.Equal(t, []powersave.Hosted{{NodeSet: "dyn", Nodes: map[powersave.HostedAs]int{powersave.HostedUnknown: 4}}}, w.planner.Hosted(never))
+}
