@@ -222,9 +222,17 @@ func (t *Traces) bootEnded(b *history.Boot) {
 
 func bootEnd(b *history.Boot) time.Time {
 	if b.Outcome == history.Registered {
-		return b.Registered
+		return later(b.Began(), b.Registered)
 	}
-	return b.Ended
+	return later(b.Began(), b.Ended)
+}
+
+// later is for ends of spans: the clock may have been put back since they began, and collectors take a span that ends before that for centuries.
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // texts makes attributes of keys and values, in pairs, without those that are empty.
@@ -271,12 +279,12 @@ func (t *Traces) gate(e *history.Entry) {
 	if !waits || r == nil {
 		return
 	}
-	r.gated = e.Time
+	r.gated = later(since, e.Time)
 	_, span := t.tracer.Start(ids(r.ctx, r.id, "gate", fmt.Sprint(job)), "gate", trace.WithTimestamp(since), trace.WithAttributes(jobIDs(e.Jobs)...))
 	if e.What == history.GateGivenUp {
 		span.SetStatus(codes.Error, e.Reason)
 	}
-	span.End(trace.WithTimestamp(e.Time))
+	span.End(trace.WithTimestamp(r.gated))
 }
 
 func (t *Traces) finished(now time.Time, id string) {

@@ -222,6 +222,19 @@ func TestBridgeStartedAnew(t *testing.T) {
 	r.show()
 }
 
+// TestClockSteps has the clock put back by half a minute between the request and the rest: no span ends before it begins, which collectors take for centuries.
+func TestClockSteps(t *testing.T) {
+	r := newTold(t)
+	r.at(30_000, powersave.GateOpened{ID: 1, JobID: 7, Nodes: list(t, "cpu-0"), Attempt: 1})
+	r.accept(1000, 31_000, "r1", "cpu-0", r.job("cpu-0"))
+	r.pod(1200, "r1", "", "cpu-0", "u0", "host-a", powersave.PodRunning)
+	r.at(2000, powersave.SlurmRead{}, done("cpu-0", "u0", "host-a"), powersave.AnswerGate{ID: 1, Ready: true}, powersave.FinishRequest{ID: "r1"})
+	r.show()
+	for _, span := range r.collector.Spans() {
+		assert.False(t, span.End.Before(span.Start), span.Name)
+	}
+}
+
 // TestGivenUp ends what nothing else has ended with its request, and says what was said of it last.
 func TestGivenUp(t *testing.T) {
 	r := newTold(t)
