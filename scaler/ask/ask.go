@@ -2,6 +2,7 @@
 package ask
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Paths of what a scaler tells, beside /metrics.
@@ -21,6 +23,9 @@ const (
 
 // mostSaid is more than a scaler says of 10,000 NodeSets, or of one job in thousands of clusters.
 const mostSaid = 4 << 20
+
+// mostRefused is how many characters are shown of why it does not answer.
+const mostRefused = 500
 
 // Demand is what the queue of one cluster asks of its NodeSets.
 type Demand struct {
@@ -80,6 +85,9 @@ func (s Scaler) Demand(ctx context.Context, cluster string) (d Demand, err error
 	if err := json.Unmarshal(text, &d); err != nil {
 		return d, fmt.Errorf("reading the scaler's answer (is it of another version?): %w", err)
 	}
+	if d.Cluster == "" {
+		return d, errors.New("reading the scaler's answer: it names no cluster; is that a scaler there? --scaler says where to ask")
+	}
 	return d, nil
 }
 
@@ -106,7 +114,22 @@ func (s Scaler) Get(ctx context.Context, path string, query url.Values) ([]byte,
 		return nil, fmt.Errorf("reading the scaler's answer: %w", err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		return nil, errors.New(strings.TrimSpace(string(text)))
+		return nil, errors.New(cmp.Or(line(text), answer.Status))
 	}
 	return text, nil
+}
+
+// line is what may be shown of a text that others than a scaler, proxies say, may have written.
+func line(text []byte) string {
+	words := strings.Fields(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, string(text)))
+	shown := []rune(strings.Join(words, " "))
+	if len(shown) > mostRefused {
+		return string(shown[:mostRefused]) + " …"
+	}
+	return string(shown)
 }
