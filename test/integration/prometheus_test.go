@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -95,7 +96,7 @@ func TestPrometheus(t *testing.T) {
 		scaler.hang(t)
 		controller.hang(t)
 		require.NoError(t, c.Signal(c.ctx, "STOP", stack.ContainerBridge))
-		t.Cleanup(func() { assert.NoError(t, c.Signal(c.ctx, "CONT", stack.ContainerBridge)) })
+		t.Cleanup(func() { assert.NoError(t, c.Signal(context.WithoutCancel(c.ctx), "CONT", stack.ContainerBridge)) })
 		kubectl(t, "", "-n", c.ns, "delete", "deployment", "slurmtide-exporter")
 		p.fires("SlurmtideBridgeDown", "SlurmtideScalerDown", "SlurmtideExporterDown", "SlurmtideControllerNotLeading")
 		for _, alert := range slices.Sorted(maps.Keys(p.alerts())) {
