@@ -77,10 +77,11 @@ func TestPrometheus(t *testing.T) {
 		p.fires("SlurmtideBootsFail", "SlurmtideBreakerOpen")
 		c.slurm("scancel", ill)
 
-		// A floor, an object of the controller, and boots for the second time.
+		// A floor, an object of the controller, boots for the second time, and a job that waits.
 		kubectl(t, "", "-n", c.ns, "patch", "nodeset", "gpu", "--subresource=scale", "--type=merge", "-p", `{"spec":{"replicas":1}}`)
 		kubectl(t, "apiVersion: slurmtide.io/v1alpha1\nkind: Token\nmetadata: {name: nobody, namespace: "+c.ns+"}\nspec: {controllerRef: {name: none}, username: alice}\n", "apply", "-f", "-")
 		c.waitJob(c.sbatch("sleep 600", "-N2", "--exclusive"), "RUNNING")
+		c.sbatch("true", "-N4", "--exclusive") // waits
 
 		c.slurmrestd("STOP")
 		c.sbatch("true", "-p", "gpu") // without anything to do the bridge reads once a minute
