@@ -95,6 +95,9 @@ func TestDemandIsFollowed(t *testing.T) {
 	within("an error", func(v View) bool {
 		return v.Demand != nil && v.Demand.Error == "connection refused" && len(v.Demand.NodeSets.Items) == 0
 	})
+	p.live.leave()
+	require.Eventually(t, func() bool { return p.demanded.Load() == nil }, 10*time.Second, 5*time.Millisecond, "the next who watches must not see what was")
+	require.True(t, p.live.enter(10))
 	s.set(func() { s.hangs = true })
 	time.Sleep(30 * time.Millisecond)
 	f.set(func() { f.st.Version = "newer" })

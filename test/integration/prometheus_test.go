@@ -42,7 +42,7 @@ var unprovoked = map[string]string{
 }
 
 // A real Prometheus, with the rule files and dashboards of the charts, scrapes bridge, scaler, exporter and controller: nothing is wrong while jobs come and go,
-// each panel has something to show, and each alert sees its trouble.
+// panels have something to show, and alerts see their trouble; silent and unprovoked name the others.
 func TestPrometheus(t *testing.T) {
 	forScaling(t, func(t *testing.T, version string) {
 		gpus, err := stack.FakeGPUs("gpu-[0-1]", "h100", 2)
