@@ -96,7 +96,7 @@ func TestStackByHand(t *testing.T) {
 			slurm("getent", "hosts", "cpu-3")
 			_, _, err = s.Exec(ctx, ContainerSlurmctld, "getent", "hosts", "nobody")
 			require.ErrorContains(t, err, "exit status 2", "no such name")
-			assert.Less(t, time.Since(began), time.Second, "DNS must answer or refuse at once")
+			assert.Less(t, time.Since(began), 4*time.Second, "DNS must answer or refuse at once; a resolver tries again after five seconds")
 
 			slurm("scontrol", "update", "nodename=cpu-[0-1],gpu-0", "state=power_up")
 			until(`cpu-\[0-1\],gpu-0`, "cat", "/var/spool/slurmtide/resumed")

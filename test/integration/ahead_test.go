@@ -203,6 +203,6 @@ func (c *cluster) starts(id string, begin time.Time) {
 	pods := c.slurmdPods()
 	c.waitJob(id, "RUNNING", "COMPLETED")
 	c.t.Logf("the job runs %v after its begin time", time.Since(begin).Round(100*time.Millisecond))
-	assert.WithinDuration(c.t, begin, time.Now(), 5*time.Second, "Slurm starts it at %v", c.jobTime(id, "StartTime"))
+	assert.WithinDuration(c.t, begin, time.Now(), 20*time.Second, "Slurm starts it at %v", c.jobTime(id, "StartTime"))
 	assert.Equal(c.t, slices.Sorted(maps.Keys(pods)), slices.Sorted(maps.Keys(c.slurmdPods())), "no others")
 }

@@ -23,8 +23,9 @@ import (
 // sitePrologs are what a site might have as PrologSlurmctld already; it refuses jobs named "refused" with status 3.
 const sitePrologs = `[ "$SLURM_JOB_NAME" != refused ] || exit 3`
 
-// atOnce is how long a gate may take that has nothing to wait for; the machine may be busy.
-const atOnce = 2 * time.Second
+// atOnce is how long a gate may take that has nothing to wait for: the machine may be busy, and what it would wait for,
+// a boot or slurmctld's own look, takes longer.
+const atOnce = 10 * time.Second
 
 // The start gate never holds up or fails a job.
 func TestStartGate(t *testing.T) {
@@ -46,9 +47,11 @@ func TestStartGate(t *testing.T) {
 		t.Run("nodes that are up", func(t *testing.T) {
 			c.t = t
 			c.waitJob(c.sbatch("sleep 1", "--nodelist=cpu-0"), "COMPLETED")
-			began := time.Now()
-			c.waitJob(c.sbatch("true", "--nodelist=cpu-0"), "COMPLETED")
-			assert.Less(t, time.Since(began), 5*time.Second)
+			id := c.sbatch("true", "--nodelist=cpu-0")
+			c.waitJob(id, "COMPLETED")
+			end := c.gateEnd(id)
+			assert.Equal(t, "nodes are ready", end.outcome)
+			assert.Less(t, end.took, atOnce)
 		})
 		t.Run("job cancelled while it waits", func(t *testing.T) {
 			c.t = t
@@ -147,10 +150,8 @@ func TestGateAndStaticNodes(t *testing.T) {
 		})
 		c.waitNodes("static-0", powersave.NodeIdle, powersave.NodeNotResponding)
 
-		began := time.Now()
 		id := c.sbatch("true")
 		c.waitJob(id, "COMPLETED")
-		assert.Less(t, time.Since(began), 10*time.Second)
 		end := c.gateEnd(id)
 		assert.Equal(t, "nodes are ready", end.outcome)
 		assert.Less(t, end.took, atOnce)
