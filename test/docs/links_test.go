@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/slurmtide/slurmtide/test/docs/block"
 )
 
 // prose is a page without what its fences enclose, line for line: those lines are empty.
@@ -118,16 +119,9 @@ func broken(page string, files fs.FS) (leads, problems []string) {
 // guide are the pages that people read: all of docs/, and those of the repository that lie beside what they speak of.
 func guide(t *testing.T) []string {
 	t.Helper()
-	pages := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
-	for _, dir := range []string{"docs", "helm", "hack"} {
-		require.NoError(t, filepath.WalkDir(root+dir, func(file string, _ fs.DirEntry, err error) error {
-			if err == nil && strings.HasSuffix(file, ".md") && (dir == "docs" || filepath.Base(file) == "README.md") {
-				pages = append(pages, filepath.ToSlash(strings.TrimPrefix(file, root)))
-			}
-			return err
-		}))
-	}
-	return pages
+	pages, err := block.Pages(root)
+	require.NoError(t, err)
+	return append(pages, "CHANGELOG.md")
 }
 
 func TestLinks(t *testing.T) {
