@@ -94,7 +94,7 @@ func nodeSetRules() []Rule {
 			Name: "topology-version", Severity: Warning, Wants: Kubernetes,
 			Why:    "slurmctld takes a node's place in the network from 25.11 on",
 			Remedy: "Slurm 25.11, or the NodeSet without spec.topology",
-			Source: "docs/nodesets.md",
+			Source: "docs/boots.md",
 			check:  topologyVersion,
 		},
 	}

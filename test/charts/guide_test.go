@@ -33,7 +33,12 @@ func TestGuide(t *testing.T) {
 				continue
 			}
 			n++
-			args := strings.Fields(strings.ReplaceAll(rest, "--values ", "--values "+dir+"/"))
+			args := strings.Fields(rest)
+			for i, arg := range args {
+				if _, err := os.Stat(filepath.Join(dir, arg)); err == nil {
+					args[i] = filepath.Join(dir, arg)
+				}
+			}
 			out, said, err := helm(append([]string{"template", "--kube-version", "1.36", "--api-versions", "slurmtide.io/v1alpha1"}, args...)...)
 			require.NoError(t, err, "%s: %s: %s", b, c.Text, said)
 			assert.Contains(t, out, "\nkind: ", "%s: %s", b, c.Text)
