@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/slurmtide/slurmtide/internal/address"
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/daemon"
 	"github.com/slurmtide/slurmtide/internal/measure"
@@ -261,7 +262,7 @@ func newTraces(c *urfave.Context, endpoint, identity string, log *slog.Logger, m
 		log.Warn("no traces are sent", "error", err)
 		return nil
 	}
-	log.Info("traces are sent", "endpoint", endpoint)
+	log.Info("traces are sent", "to", address.Host(endpoint)) // vendors have tokens in the path
 	return t
 }
 

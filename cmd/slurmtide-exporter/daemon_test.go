@@ -22,6 +22,7 @@ import (
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/cli/clitest"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
+	"github.com/slurmtide/slurmtide/test/leaks"
 )
 
 // The whole daemon, against recorded answers: figures, a token that is refused from some moment on, and its end.
@@ -58,7 +59,7 @@ func TestDaemon(t *testing.T) {
 	log, code := &clitest.Log{}, make(chan int, 1)
 	go func() {
 		code <- cli.Run(ctx, newApp(), []string{"slurmtide", "exporter", "--slurmrestd", slurmrestd.URL, "--metrics-address", web, "--interval", "1s", "--max-age", "2s",
-			"--per-node", "--cluster", "tide"}, nil, log, log)
+			"--per-node", "--cluster", "tide", "--log-level", "debug"}, nil, log, log)
 	}()
 	get := func(path string) (int, string) {
 		resp, err := http.Get("http://" + web + path)
@@ -104,7 +105,7 @@ func TestDaemon(t *testing.T) {
 	status, _ = get("/readyz")
 	assert.Equal(t, http.StatusOK, status, "Prometheus is to see that")
 	assert.Contains(t, log.String(), "the token was refused")
-	assert.NotContains(t, log.String()+text, "secret-token")
+	refused := text
 	refuses.Store(false)
 	require.Eventually(t, func() bool { _, text := get("/metrics"); return strings.Contains(text, "\nslurm_nodes{") }, 30*time.Second, 50*time.Millisecond, "%s", log)
 
@@ -116,6 +117,7 @@ func TestDaemon(t *testing.T) {
 		require.Fail(t, "it does not end", log)
 	}
 	assert.Contains(t, log.String(), "exporter ends")
+	assert.Empty(t, leaks.Secrets{"token": []byte("secret-token")}.In(log.String()+refused), "%s%s", log, refused)
 }
 
 // The label of a failure is one of few words, whatever the message.

@@ -36,6 +36,7 @@ import (
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/cli/clitest"
 	pb "github.com/slurmtide/slurmtide/scaler/external/externalscaler"
+	"github.com/slurmtide/slurmtide/test/leaks"
 )
 
 // slurmrestd answers as one of 26.05 does for a cluster of ten nodes that are powered down, and jobs for a node each.
@@ -129,7 +130,8 @@ func freeAddress(t *testing.T) string {
 
 // The whole daemon but for Kubernetes: two clusters from a file, mutual TLS, metrics, what a slurmrestd may answer, and its end.
 func TestDaemon(t *testing.T) {
-	t.Setenv("SLURM_JWT", "token")
+	const token = "opaque-token-of-slurmrestd"
+	t.Setenv("SLURM_JWT", token)
 	one, two := &slurmrestd{jobs: 2}, &slurmrestd{jobs: 3}
 	first, second := httptest.NewServer(one), httptest.NewServer(two)
 	defer first.Close()
@@ -146,7 +148,7 @@ func TestDaemon(t *testing.T) {
 	go func() {
 		app := &urfave.App{Name: "slurmtide", Commands: []*urfave.Command{scalerCommand()}}
 		code <- cli.Run(ctx, app, []string{
-			"slurmtide", "scaler", "--clusters", clusters, "--listen", address, "--metrics-address", web, "--max-age", "2s",
+			"slurmtide", "scaler", "--clusters", clusters, "--listen", address, "--metrics-address", web, "--max-age", "2s", "--log-level", "debug",
 			"--tls-cert", certs.file("server.crt"), "--tls-key", certs.file("server.key"), "--tls-client-ca", certs.file("ca.crt"),
 		}, nil, log, log)
 	}()
@@ -211,7 +213,9 @@ func TestDaemon(t *testing.T) {
 	assert.Equal(t, "cluster two: job 3 counts: 1 node is to be powered up for it\n", text)
 
 	// Whatever two's slurmrestd does, it is an error, says what, and is over by itself; one's figures are not touched.
+	said := text
 	for text, want := range map[string]string{
+		`{"errors":[{"error":"Protocol authentication error","error_number":1007}]}`: "the token was refused",
 		"hangs":                                  "slurmrestd has not answered for ",
 		"<html>please log in</html>":             "invalid character '<'",
 		"{}":                                     "is it slurmrestd's?",
@@ -228,6 +232,7 @@ func TestDaemon(t *testing.T) {
 				return false
 			}
 			assert.Equal(t, codes.Unavailable, status.Code(err))
+			said += err.Error() + "\n"
 			return strings.Contains(err.Error(), want)
 		}, 20*time.Second, 50*time.Millisecond, "%s: %s", text, log)
 		got, err := value("one")
@@ -255,4 +260,7 @@ func TestDaemon(t *testing.T) {
 		require.Fail(t, "it does not end", log)
 	}
 	assert.Contains(t, log.String(), "scaler ends")
+	key, err := os.ReadFile(certs.file("server.key"))
+	require.NoError(t, err)
+	assert.Empty(t, leaks.Secrets{"token": []byte(token), "server.key": key}.In(log.String()+said), "%s%s", log, said)
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slurmtide/slurmtide/internal/address"
 	"github.com/slurmtide/slurmtide/internal/slurmrest/answer"
 )
 
@@ -140,7 +141,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 // parseServer returns the base URL for requests and the unix socket's path, if it is one.
 func parseServer(server string) (base, socket string, err error) {
 	bad := func(why string) error {
-		return fmt.Errorf("slurmrestd address %q: %s; write http://host:6820, https://host:6820 or unix:///path/slurmrestd.sock", server, why)
+		return fmt.Errorf("slurmrestd address %s: %s; write http://host:6820, https://host:6820 or unix:///path/slurmrestd.sock", address.Quoted(server), why)
 	}
 	u, err := url.Parse(server)
 	switch {
@@ -335,7 +336,7 @@ func (c *Client) once(ctx context.Context, q call, build request, token string) 
 	}
 	if resp.StatusCode != http.StatusOK {
 		env, text := answer.DecodeFailure(resp.Body)
-		e := &Error{HTTPStatus: resp.StatusCode, Description: clip(text, 200)}
+		e := &Error{HTTPStatus: resp.StatusCode, Description: clip(address.Hide(text), 200)}
 		e.fill(env.Errors)
 		return c.fail(q, e.classify())
 	}

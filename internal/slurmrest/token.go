@@ -124,7 +124,7 @@ func (s Scontrol) Token(ctx context.Context) (string, time.Time, error) {
 	}
 	token, ok := strings.CutPrefix(strings.TrimSpace(string(out)), "SLURM_JWT=")
 	if !ok || token == "" {
-		return "", time.Time{}, &TokenError{from, fmt.Errorf("it printed %q instead of SLURM_JWT=…", clip(string(out), 60)), ""}
+		return "", time.Time{}, &TokenError{from, errors.New("what it printed does not begin with SLURM_JWT="), "run it by hand as the same user to see what it prints"}
 	}
 	return token, expiry(token), nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/slurmtide/slurmtide/internal/address"
 	"github.com/slurmtide/slurmtide/powersave/history"
 )
 
@@ -31,6 +33,10 @@ const (
 	warnEvery = 10 * time.Minute
 	// shownError is how much of an error is logged: collectors may answer at length.
 	shownError = 300
+	// shortSecret is the length of the shortest word of a header, or part of a path, that is taken for one; Bearer and Basic are none.
+	shortSecret = 7
+	// tracesPath is where a collector takes them, below its own address.
+	tracesPath = "/v1/traces"
 )
 
 // Config says where spans go, and what they are told to come from.
@@ -51,7 +57,7 @@ func Endpoint(base string, getenv func(string) string) (string, error) {
 	if strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return "", nil
 	}
-	name, value, path := "", base, "/v1/traces"
+	name, value, path := "", base, tracesPath
 	if value == "" {
 		name = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 		if value = strings.TrimSpace(getenv(name)); value != "" {
@@ -89,10 +95,39 @@ func Endpoint(base string, getenv func(string) string) (string, error) {
 	return u.String(), nil
 }
 
+// hider shows errors without what may be a secret: more than the host of URLs, and the values of headers and the parts of the endpoint's path, which a collector may say back.
+func hider(endpoint string, getenv func(string) string) func(error) string {
+	var pairs []string
+	hide := func(word string) {
+		if len(word) >= shortSecret {
+			pairs = append(pairs, word, "…")
+		}
+	}
+	if u, err := url.Parse(endpoint); err == nil {
+		for part := range strings.SplitSeq(strings.TrimSuffix(u.Path, tracesPath), "/") {
+			hide(part)
+		}
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"} {
+		for header := range strings.SplitSeq(getenv(name), ",") {
+			_, value, _ := strings.Cut(header, "=")
+			if plain, err := url.PathUnescape(value); err == nil {
+				value = plain
+			}
+			for word := range strings.FieldsSeq(value) {
+				hide(word)
+			}
+		}
+	}
+	hidden := strings.NewReplacer(pairs...)
+	return func(err error) string { return hidden.Replace(address.Hide(err.Error())) }
+}
+
 // New returns what makes spans and exports them; Run must run. Headers, TLS, compression and timeouts are those of OpenTelemetry's environment variables.
 func New(ctx context.Context, c Config) (*Traces, error) {
 	otel.SetLogger(logr.New(sink{c.Log})) // it writes to stderr of its own accord, header values included
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.Log.Debug("OpenTelemetry", "error", err) }))
+	hide := hider(c.Endpoint, os.Getenv)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.Log.Debug("OpenTelemetry", "error", hide(err)) }))
 	client, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(c.Endpoint))
 	if err != nil {
 		return nil, fmt.Errorf("OpenTelemetry: %w", err)
@@ -104,7 +139,7 @@ func New(ctx context.Context, c Config) (*Traces, error) {
 	if err != nil {
 		c.Log.Warn("OTEL_RESOURCE_ATTRIBUTES is used in part only", "error", err)
 	}
-	w := &waiting{most: mostWaiting, log: c.Log, dropped: c.Dropped}
+	w := &waiting{most: mostWaiting, log: c.Log, dropped: c.Dropped, hide: hide}
 	batches := sdktrace.NewBatchSpanProcessor(&exporter{client, w}, sdktrace.WithMaxQueueSize(mostWaiting))
 	provider := sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(generator{}), sdktrace.WithResource(from), sdktrace.WithSpanProcessor(&queue{batches, w}))
 	return newTraces(export{tracer: provider.Tracer("github.com/slurmtide/slurmtide"), provider: provider, waiting: w, flushFor: flushFor}, c.Past), nil
@@ -134,6 +169,7 @@ type waiting struct {
 	most    int64
 	log     *slog.Logger
 	dropped func(int)
+	hide    func(error) string
 
 	mu     sync.Mutex
 	warned time.Time // when that was said last; zero: all is well
@@ -147,7 +183,7 @@ func (w *waiting) lose(spans int, err error) {
 	defer w.mu.Unlock()
 	if now := time.Now(); !now.Before(w.again) {
 		w.warned, w.again = now, now.Add(warnEvery)
-		w.log.Warn("spans are dropped: the bridge goes on without, and traces will lack them", "error", fmt.Sprintf("%.*s", shownError, err))
+		w.log.Warn("spans are dropped: the bridge goes on without, and traces will lack them", "error", fmt.Sprintf("%.*s", shownError, w.hide(err)))
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/slurmtide/slurmtide/powersave/history"
 	"github.com/slurmtide/slurmtide/powersave/spool"
 	"github.com/slurmtide/slurmtide/powersave/traces/tracestest"
+	"github.com/slurmtide/slurmtide/test/leaks"
 )
 
 func TestEndpoint(t *testing.T) {
@@ -227,6 +228,51 @@ func TestCollectorThatIsAway(t *testing.T) {
 	assert.Contains(t, s.log.String(), "connection refused")
 }
 
+// TestSecrets: whatever a collector does, the log shows neither the token in its address, nor what it was sent, nor where it sends on to.
+func TestSecrets(t *testing.T) {
+	secrets := leaks.Secrets{"path": []byte("token-in-the-path"), "header": []byte("token-in-a-header"), "elsewhere": []byte("token-of-elsewhere")}
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	for name, tc := range map[string]struct {
+		answer http.HandlerFunc
+		say    string
+	}{
+		"says it back": {func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, "nobody knows "+r.Header.Get("Authorization")+" of http://"+r.Host+r.URL.Path, http.StatusForbidden)
+		}, "failed to send to http://127.0.0.1:"},
+		"busy": {func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, "later, "+r.Header.Get("Authorization"), http.StatusServiceUnavailable)
+		}, "later, Bearer …"},
+		"hangs up": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		"sends on": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, away.URL+"/token-of-elsewhere?token=token-of-elsewhere", http.StatusTemporaryRedirect)
+		}, "connection refused"},
+		"sends on to nowhere": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://user:token-of-elsewhere@ho st/", http.StatusTemporaryRedirect)
+		}, "invalid character"},
+		"is away": {nil, "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clean(t)
+			t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20token-in-a-header")
+			t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "300") // ms, repetitions included
+			c := tracestest.Start(t)
+			base := c.Server.URL
+			if c.Answer(tc.answer); tc.answer == nil {
+				base = away.URL
+			}
+			endpoint, err := Endpoint(base+"/token-in-the-path", os.Getenv)
+			require.NoError(t, err)
+			s := send(t, endpoint)
+			spans := s.boot(t, "r1", "cpu-0")
+			require.Eventually(t, func() bool { return s.dropped.Load() == int64(spans) }, 20*time.Second, time.Millisecond)
+			s.end()
+			assert.Contains(t, s.log.String(), tc.say)
+			assert.Empty(t, secrets.In(s.log.String()), s.log.String())
+		})
+	}
+}
+
 // TestCollectorThatHangs holds up nothing: what is over the queue is dropped, and the end waits for the collector no longer than it may.
 func TestCollectorThatHangs(t *testing.T) {
 	clean(t)
@@ -252,7 +298,7 @@ func TestCollectorThatHangs(t *testing.T) {
 
 // TestMany: it is better to wait a moment while there is hope that the collector takes what waits, and not longer.
 func TestMany(t *testing.T) {
-	w := waiting{most: 10, log: slog.New(slog.DiscardHandler), dropped: func(int) {}}
+	w := waiting{most: 10, log: slog.New(slog.DiscardHandler), dropped: func(int) {}, hide: error.Error}
 	w.number.Store(5)
 	assert.False(t, w.many())
 	w.number.Store(6)

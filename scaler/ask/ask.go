@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/slurmtide/slurmtide/internal/address"
 )
 
 // Paths of what a scaler tells, beside /metrics.
@@ -68,10 +70,10 @@ type NodeSet struct {
 type Scaler struct{ base *url.URL }
 
 // At takes the URL of a scaler's --metrics-address. The error names what is wrong, for people who typed it.
-func At(address string) (Scaler, error) {
-	base, err := url.Parse(address)
+func At(typed string) (Scaler, error) {
+	base, err := url.Parse(typed)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return Scaler{}, fmt.Errorf("%q: expected a URL such as http://localhost:9443", address)
+		return Scaler{}, fmt.Errorf("%s: expected a URL such as http://localhost:9443", address.Quoted(typed))
 	}
 	return Scaler{base}, nil
 }

@@ -146,6 +146,8 @@ func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet
 	s, err = stack.Deploy(ctx, config, s.Options)
 	require.NoError(t, err)
 	c := &cluster{Stack: s, t: t, ctx: ctx, ns: o.Namespace}
+	c.kube, err = kubernetes.NewForConfig(config)
+	require.NoError(t, err)
 	c.run = func(stdin io.Reader, container string, command ...string) (stdout, stderr string, err error) {
 		return c.ExecInput(ctx, stdin, container, command...)
 	}
@@ -155,10 +157,9 @@ func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet
 		if t.Failed() {
 			t.Log(s.Describe(ctx))
 		}
+		assert.GreaterOrEqual(t, assertNoSecrets(ctx, t, c.kube, c.ns), 2, "the keys of auth/slurm and auth/jwt, unless the test has taken them away")
 		require.NoError(t, s.Delete(ctx))
 	})
-	c.kube, err = kubernetes.NewForConfig(config)
-	require.NoError(t, err)
 	c.tide, err = versioned.NewForConfig(config)
 	require.NoError(t, err)
 	for _, set := range sets {

@@ -179,6 +179,7 @@ func newPlane(t *testing.T, version, prefix string) *plane {
 				t.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 			}
 		}
+		assertNoSecrets(ctx, t, c.kube, ns)
 		p.deleteNamespace(ctx)
 	})
 	return p
