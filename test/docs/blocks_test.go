@@ -303,3 +303,44 @@ func TestRead(t *testing.T) {
 	assert.Equal(t, []block.Command{{Text: "a |\n  b", Output: "out\n"}, {Text: "c"}}, all[0].Commands())
 	assert.Equal(t, block.Block{Page: "p.md", Line: 10, Lang: "text", Text: "```\n"}, all[1])
 }
+
+// Objects, containers and labels that commands of kubectl name are those that the charts and the controller make.
+func TestNames(t *testing.T) {
+	made := ""
+	for _, dir := range []string{"test/charts", "kube/controlplane", "kube/render", "kube/pods"} {
+		made += filesOf(t, dir)
+	}
+	require.NoError(t, filepath.WalkDir(root+"docs/examples", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		made += string(text)
+		return err
+	}))
+	object := regexp.MustCompile(`[ /]((?:tide|slurmtide)-[a-z-]+?)(?:-0)?(?:[ \n|.]|$)`)
+	ofPod := regexp.MustCompile(` -c ([a-z]+)`)
+	label := regexp.MustCompile(`-l ([\w./-]+)=([\w-]+)`)
+	n := 0
+	is := func(b block.Block, line string) {
+		n++
+		assert.True(t, regexp.MustCompile(regexp.QuoteMeta(line)+`[,}\s]`).MatchString(made), "%s: nothing has %s", b, line)
+	}
+	for _, b := range blocks(t) {
+		if !b.Shell() {
+			continue
+		}
+		for _, c := range b.Commands() {
+			if !strings.HasPrefix(c.Text, "kubectl ") {
+				continue
+			}
+			for _, m := range append(object.FindAllStringSubmatch(c.Text, -1), ofPod.FindAllStringSubmatch(c.Text, -1)...) {
+				is(b, "ame: "+strings.Replace(m[1], "tide-accounting", "records-accounting", 1)) // name, secretName; the Accounting of the golden files is records
+			}
+			for _, m := range label.FindAllStringSubmatch(c.Text, -1) {
+				is(b, m[1]+": "+m[2])
+			}
+		}
+	}
+	assert.Greater(t, n, 60)
+}
