@@ -14,13 +14,12 @@ import (
 	"k8s.io/client-go/dynamic"
 	kubeinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/events"
 	"github.com/slurmtide/slurmtide/kube/generated/clientset/versioned"
 	tideinformers "github.com/slurmtide/slurmtide/kube/generated/informers/externalversions"
 	listers "github.com/slurmtide/slurmtide/kube/generated/listers/api/v1alpha1"
@@ -62,7 +61,7 @@ type Loop struct {
 	tide    versioned.Interface
 	applier applier
 	queue   workqueue.TypedRateLimitingInterface[key]
-	events  events.EventRecorder
+	events  events.Recorder
 	tenants tenants
 
 	tideFactory tideinformers.SharedInformerFactory
@@ -140,12 +139,12 @@ func newLoop(kube kubernetes.Interface, tide versioned.Interface, d dynamic.Inte
 
 // Run works until ctx is done.
 func (l *Loop) Run(ctx context.Context) error {
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: l.kube.EventsV1()})
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return fmt.Errorf("starting to record events: %w", err)
+	recorder, stop, err := events.Start(ctx, l.kube, "slurmtide.io/controller")
+	if err != nil {
+		return err
 	}
-	defer broadcaster.Shutdown()
-	l.events = broadcaster.NewRecorder(scheme.Scheme, "slurmtide.io/controller")
+	defer stop()
+	l.events = recorder
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.tideFactory.Start(ctx.Done())

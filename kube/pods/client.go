@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/events"
 	"github.com/slurmtide/slurmtide/kube/generated/clientset/versioned"
 	"github.com/slurmtide/slurmtide/powersave"
 )
@@ -72,7 +72,7 @@ type Client struct {
 	histories map[string]historyKept       // the same
 	unseen    map[string]unseenPod         // by node
 	health    Health
-	recorder  events.EventRecorder // nil unless Run
+	recorder  events.Recorder // nil unless Run
 }
 
 // New returns a Client for the NodeSets of a Slurm cluster in a namespace. It makes no request yet.

@@ -17,10 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/events"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/events"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -213,19 +212,18 @@ func (c *Client) event(about *corev1.ObjectReference, kind, reason, action, note
 }
 
 func (c *Client) startRecorder(ctx context.Context) (stop func(), err error) {
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: c.kube.EventsV1()})
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		broadcaster.Shutdown()
+	recorder, end, err := events.Start(ctx, c.kube, "slurmtide.io/bridge")
+	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
-	c.recorder = broadcaster.NewRecorder(scheme.Scheme, "slurmtide.io/bridge")
+	c.recorder = recorder
 	c.mu.Unlock()
 	return func() {
 		c.mu.Lock()
 		c.recorder = nil
 		c.mu.Unlock()
-		broadcaster.Shutdown()
+		end()
 	}, nil
 }
 

@@ -78,7 +78,7 @@ func (c *Client) Run(ctx context.Context, h Handler) error {
 	}()
 	stopRecorder, err := c.startRecorder(ctx)
 	if err != nil {
-		return fmt.Errorf("starting the event recorder: %w", err)
+		return err
 	}
 	defer stopRecorder()
 

@@ -1,0 +1,87 @@
+// Package events records Kubernetes Events: equal ones are counted on one, and a storm of them is no storm of writes.
+package events
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// How many writes are made at once, and then in a second. What is more is left out.
+const (
+	objectBurst, objectRate = 25, 1. / 300 // about one object, as of other parts of Kubernetes
+	kindBurst, kindRate     = 100, 5.      // about all objects of a kind: thousands of pods fail as one
+)
+
+// Recorder is told of Events.
+type Recorder = events.EventRecorder
+
+// Start returns a recorder for what source ("slurmtide.io/bridge") sees; it works until stop, and neither it nor anything that it does waits for the API server.
+//
+// Events of the same type, reason and action about the same object are one, until there was none for six minutes: client-go's broadcaster makes it with the first, notes with
+// the second that it is a series, and counts the others without a write, but for one when the series ends. The first one's note stays.
+func Start(ctx context.Context, kube kubernetes.Interface, source string) (recorder Recorder, stop func(), err error) {
+	broadcaster := events.NewBroadcaster(newLimited(&events.EventSinkImpl{Interface: kube.EventsV1()}))
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		broadcaster.Shutdown()
+		return nil, nil, fmt.Errorf("starting to record Events: %w", err)
+	}
+	return broadcaster.NewRecorder(scheme.Scheme, source), broadcaster.Shutdown, nil
+}
+
+// limited passes on what may be written. It stands behind the broadcaster, which counts what it does not write.
+type limited struct {
+	events.EventSink
+	object *record.EventCorrelator // for its filter of spam
+
+	mu    sync.Mutex
+	kinds map[string]flowcontrol.PassiveRateLimiter
+}
+
+func newLimited(to events.EventSink) *limited {
+	return &limited{
+		EventSink: to, kinds: map[string]flowcontrol.PassiveRateLimiter{},
+		object: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{BurstSize: objectBurst, QPS: objectRate}),
+	}
+}
+
+func (l *limited) mayWrite(e *eventsv1.Event) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen, err := l.object.EventCorrelate(&corev1.Event{
+		InvolvedObject: e.Regarding, Source: corev1.EventSource{Component: e.ReportingController}, Type: e.Type, Reason: e.Reason, Message: e.Note,
+	})
+	if err == nil && seen.Skip {
+		return false
+	}
+	kind := l.kinds[e.Regarding.Kind]
+	if kind == nil {
+		kind = flowcontrol.NewTokenBucketPassiveRateLimiter(kindRate, kindBurst)
+		l.kinds[e.Regarding.Kind] = kind
+	}
+	return kind.TryAccept()
+}
+
+// Create makes an Event, or leaves it out.
+func (l *limited) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	if !l.mayWrite(e) {
+		return e, nil // should there be more of it, that makes it
+	}
+	return l.EventSink.Create(ctx, e)
+}
+
+// Patch writes how often an Event was seen, or leaves that for the next time.
+func (l *limited) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	if !l.mayWrite(e) {
+		return e, nil
+	}
+	return l.EventSink.Patch(ctx, e, data)
+}
