@@ -54,6 +54,7 @@ const (
 	slurmdPort     = 6818
 	slurmrestdPort = 6820
 	metricsPort    = 9441
+	pagePort       = 9445
 )
 
 // Settings are those of the daemon, the same for all clusters.

@@ -45,8 +45,11 @@ func ControllerObjects(c *v1alpha1.Controller, files map[string]string, s Settin
 	}
 	config := &corev1.ConfigMap{TypeMeta: typeMeta("v1", "ConfigMap"), ObjectMeta: meta(configName(c.Name))}
 	config.Data, config.BinaryData = textAndRest(files)
-	service := headless(meta(workload(c.Name)), ours,
-		corev1.ServicePort{Name: "slurmctld", Port: slurmctldPort}, corev1.ServicePort{Name: "metrics", Port: metricsPort})
+	ports := []corev1.ServicePort{{Name: "slurmctld", Port: slurmctldPort}, {Name: "metrics", Port: metricsPort}}
+	if exposesPage(c) {
+		ports = append(ports, corev1.ServicePort{Name: "page", Port: pagePort})
+	}
+	service := headless(meta(workload(c.Name)), ours, ports...)
 	nodes := headless(meta(nodesService(c.Name)), map[string]string{v1alpha1.LabelCluster: ClusterName(c)}, corev1.ServicePort{Name: "slurmd", Port: slurmdPort})
 	account := &corev1.ServiceAccount{TypeMeta: typeMeta("v1", "ServiceAccount"), ObjectMeta: meta(workload(c.Name)), AutomountServiceAccountToken: new(false)}
 	binding := &rbacv1.RoleBinding{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,8 @@ func TestObjects(t *testing.T) {
 			c.Spec.Slurmctld.Env = []corev1.EnvVar{{Name: "TZ", Value: "Europe/Berlin"}}
 			c.Spec.Slurmctld.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}
 			c.Spec.Bridge = &v1alpha1.BridgeOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "mirror/slurmtide:1", Args: []string{"--log-format=json"}}}
+			c.Spec.Bridge.Page = &v1alpha1.BridgePage{Exposed: true, Scaler: "http://slurmtide-scaler.slurmtide-system:9443"}
+			c.Spec.Bridge.Tracing = &v1alpha1.BridgeTracing{Endpoint: "http://collector:4318", HeadersRef: &v1alpha1.KeyRef{Name: "collector", Key: "headers"}}
 			c.Spec.Template.Metadata = v1alpha1.PodMetadata{Labels: map[string]string{"team": "hpc"}, Annotations: map[string]string{"note": "x"}}
 			c.Spec.Template.Spec = v1alpha1.PodSpecOptions{
 				NodeSelector: map[string]string{"pool": "control"}, PriorityClassName: "high", HostUsers: new(false),
@@ -153,4 +156,67 @@ func TestStamp(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, ok, "%T %s", live, live.GetName())
 	}
+}
+
+// The page is reached by others only if somebody says so, as the port in the pod, in the Service and in the bridge's flags say alike.
+func TestPageAndTraces(t *testing.T) {
+	type ports = []int32
+	for name, test := range map[string]struct {
+		bridge *v1alpha1.BridgeOptions
+		flags  []string
+		ports  ports // of the container, and of the Service beside slurmctld's
+		env    string
+	}{
+		"neither":  {nil, nil, ports{9441}, ""},
+		"page":     {&v1alpha1.BridgeOptions{Page: &v1alpha1.BridgePage{}}, []string{"--page-address=127.0.0.1:9445"}, ports{9441}, ""},
+		"demand":   {&v1alpha1.BridgeOptions{Page: &v1alpha1.BridgePage{Scaler: "http://s:1"}}, []string{"--page-address=127.0.0.1:9445", "--scaler=http://s:1"}, ports{9441}, ""},
+		"exposed":  {&v1alpha1.BridgeOptions{Page: &v1alpha1.BridgePage{Exposed: true}}, []string{"--page-address=:9445"}, ports{9441, 9445}, ""},
+		"off":      {&v1alpha1.BridgeOptions{Page: &v1alpha1.BridgePage{Enabled: new(false), Exposed: true, Scaler: "http://s:1"}}, nil, ports{9441}, ""},
+		"traces":   {&v1alpha1.BridgeOptions{Tracing: &v1alpha1.BridgeTracing{Endpoint: "http://otel:4318"}}, []string{"--otlp-endpoint=http://otel:4318"}, ports{9441}, ""},
+		"a header": {&v1alpha1.BridgeOptions{Tracing: &v1alpha1.BridgeTracing{Endpoint: "http://otel", HeadersRef: &v1alpha1.KeyRef{Name: "s", Key: "k"}}}, []string{"--otlp-endpoint=http://otel"}, ports{9441}, "s/k"},
+		"one's own": {&v1alpha1.BridgeOptions{
+			ContainerOptions: v1alpha1.ContainerOptions{Args: []string{"--page-address=:80"}, Env: []corev1.EnvVar{{Name: "OTEL_EXPORTER_OTLP_HEADERS", Value: "a=b"}}},
+			Page:             &v1alpha1.BridgePage{}, Tracing: &v1alpha1.BridgeTracing{Endpoint: "http://otel", HeadersRef: &v1alpha1.KeyRef{Name: "s", Key: "k"}},
+		}, []string{"--page-address=127.0.0.1:9445", "--otlp-endpoint=http://otel", "--page-address=:80"}, ports{9441}, "a=b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := ControllerObjects(controller(func(c *v1alpha1.Controller) { c.Spec.Bridge = test.bridge }), nil, settings)
+			require.NoError(t, err)
+			var service, pod ports
+			var flags []string
+			env := ""
+			for _, o := range objects {
+				if s, ok := o.(*corev1.Service); ok && s.Name == "tide-controller" {
+					for _, p := range s.Spec.Ports[1:] {
+						service = append(service, p.Port)
+						assert.EqualValues(t, p.Port, p.TargetPort.IntValue())
+					}
+				}
+				if s, ok := o.(*appsv1.StatefulSet); ok {
+					b := s.Spec.Template.Spec.Containers[3]
+					require.Equal(t, ContainerBridge, b.Name)
+					for _, p := range b.Ports {
+						pod = append(pod, p.ContainerPort)
+					}
+					flags = b.Args[8:]
+					for _, e := range b.Env {
+						if require.Equal(t, "OTEL_EXPORTER_OTLP_HEADERS", e.Name); e.ValueFrom != nil {
+							env += e.ValueFrom.SecretKeyRef.Name + "/" + e.ValueFrom.SecretKeyRef.Key
+						}
+						env += e.Value
+					}
+				}
+			}
+			assert.Equal(t, test.ports, pod)
+			assert.Equal(t, test.ports, service)
+			assert.ElementsMatch(t, test.flags, flags)
+			assert.Equal(t, test.env, env)
+		})
+	}
+
+	objects, err := ControllerObjects(controller(func(c *v1alpha1.Controller) {
+		c.Spec.Bridge = &v1alpha1.BridgeOptions{Enabled: new(false), Page: &v1alpha1.BridgePage{Exposed: true}}
+	}), nil, settings)
+	require.NoError(t, err)
+	assert.NotContains(t, manifests(t, objects), "9445", "there is no bridge")
 }

@@ -172,7 +172,7 @@ func reconfigure(c *v1alpha1.Controller, command string) corev1.Container {
 func slurmctld(c *v1alpha1.Controller) corev1.Container {
 	s := container(ContainerSlurmctld, containerOf(c.Spec.Slurmctld), "slurmctld", "-D")
 	s.Ports = []corev1.ContainerPort{{Name: "slurmctld", ContainerPort: slurmctldPort, Protocol: corev1.ProtocolTCP}}
-	if !slices.ContainsFunc(s.Env, func(e corev1.EnvVar) bool { return e.Name == "HOSTALIASES" }) {
+	if !hasEnv(s.Env, "HOSTALIASES") {
 		s.Env = append(s.Env, corev1.EnvVar{Name: "HOSTALIASES", Value: etcDir + "/" + hostAliases})
 	}
 	s.VolumeMounts = []corev1.VolumeMount{
@@ -223,6 +223,12 @@ func bridgesSlurmrestd(c *v1alpha1.Controller) corev1.Container {
 	return r
 }
 
+// exposesPage says whether others than those in slurmctld's pod reach the bridge's page.
+func exposesPage(c *v1alpha1.Controller) bool {
+	o := bridgeOptions(c)
+	return enabled(o.Enabled) && o.Page != nil && enabled(o.Page.Enabled) && o.Page.Exposed
+}
+
 func bridgeOptions(c *v1alpha1.Controller) *v1alpha1.BridgeOptions {
 	return cmp.Or(c.Spec.Bridge, &v1alpha1.BridgeOptions{}).DeepCopy()
 }
@@ -232,7 +238,7 @@ func bridge(c *v1alpha1.Controller, s Settings) corev1.Container {
 	o := bridgeOptions(c).ContainerOptions
 	o.Image = cmp.Or(o.Image, s.Image)
 	b := container(ContainerBridge, &o)
-	b.Args = append([]string{
+	ports, args := []corev1.ContainerPort{{Name: "metrics", ContainerPort: metricsPort, Protocol: corev1.ProtocolTCP}}, []string{
 		"bridge",
 		"--namespace=" + c.Namespace,
 		"--cluster=" + ClusterName(c),
@@ -241,8 +247,28 @@ func bridge(c *v1alpha1.Controller, s Settings) corev1.Container {
 		"--jwt-key=" + keysDir + "/" + JWTKey,
 		"--conf-server=" + confServer(c, s),
 		"--pod-service=" + nodesService(c.Name),
-	}, o.Args...)
-	b.Ports = []corev1.ContainerPort{{Name: "metrics", ContainerPort: metricsPort, Protocol: corev1.ProtocolTCP}}
+	}
+	if page := bridgeOptions(c).Page; page != nil && enabled(page.Enabled) {
+		host := "127.0.0.1"
+		if exposesPage(c) {
+			host = ""
+			ports = append(ports, corev1.ContainerPort{Name: "page", ContainerPort: pagePort, Protocol: corev1.ProtocolTCP})
+		}
+		args = append(args, fmt.Sprintf("--page-address=%s:%d", host, pagePort))
+		if page.Scaler != "" {
+			args = append(args, "--scaler="+page.Scaler)
+		}
+	}
+	if tracing := bridgeOptions(c).Tracing; tracing != nil {
+		args = append(args, "--otlp-endpoint="+tracing.Endpoint)
+		const headers = "OTEL_EXPORTER_OTLP_HEADERS"
+		if ref := tracing.HeadersRef; ref != nil && !hasEnv(b.Env, headers) {
+			b.Env = append(b.Env, corev1.EnvVar{Name: headers, ValueFrom: &corev1.EnvVarSource{
+				SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: ref.Name}, Key: ref.Key},
+			}})
+		}
+	}
+	b.Args, b.Ports = append(args, o.Args...), ports
 	b.VolumeMounts = []corev1.VolumeMount{
 		{Name: "jwt-key", MountPath: keysDir, ReadOnly: true},
 		{Name: "token", MountPath: inplace.ServiceAccountDir, ReadOnly: true},
@@ -271,6 +297,11 @@ func small() corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
 	}}
+}
+
+// hasEnv says whether the user has set a variable, which counts then.
+func hasEnv(env []corev1.EnvVar, name string) bool {
+	return slices.ContainsFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
 }
 
 func fieldEnv(name, field string) corev1.EnvVar {

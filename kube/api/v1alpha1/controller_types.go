@@ -249,6 +249,52 @@ type BridgeOptions struct {
 	// +optional
 	// +kubebuilder:default=true
 	Enabled *bool `json:"enabled,omitempty"`
+
+	// A page for browsers that shows nodes, boots, jobs that wait, and their stories. It changes nothing.
+	//
+	// +optional
+	Page *BridgePage `json:"page,omitempty"`
+
+	// OpenTelemetry traces of boots.
+	//
+	// +optional
+	Tracing *BridgeTracing `json:"tracing,omitempty"`
+}
+
+// BridgePage is where the bridge's page is served, on port 9445.
+type BridgePage struct {
+	// Serve it.
+	//
+	// +optional
+	// +kubebuilder:default=true
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// Serve it to all that reach the pod, by the Service <name>-controller, too: as plain HTTP without a password, like metrics. Otherwise it listens on
+	// 127.0.0.1, and whoever may use kubectl port-forward reaches it.
+	//
+	// +optional
+	Exposed bool `json:"exposed,omitempty"`
+
+	// Where the scaler serves its metrics, http://slurmtide-scaler.slurmtide-system:9443 for example: the page shows what pending jobs ask for. Default: it does not.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^https?://[^\s@?#]+$`
+	Scaler string `json:"scaler,omitempty"`
+}
+
+// BridgeTracing is where traces of boots are sent.
+type BridgeTracing struct {
+	// http://host:port or https://host:port of an OpenTelemetry collector that takes OTLP over HTTP. What it asks for stands in headersRef.
+	//
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^https?://[^\s@?#]+$`
+	Endpoint string `json:"endpoint"`
+
+	// Headers for the collector, as in OTEL_EXPORTER_OTLP_HEADERS: authorization=Bearer%20TOKEN. A change counts when the pod is started anew.
+	//
+	// +optional
+	HeadersRef *KeyRef `json:"headersRef,omitempty"`
 }
 
 // Persistence is where slurmctld's state lies.
