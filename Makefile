@@ -118,7 +118,7 @@ test-load: ## 1,000 start gates waiting at once, both Slurm versions
 
 .PHONY: e2e-control-plane
 e2e-control-plane: ## slurmtide controller makes Slurm clusters of a few objects, both Slurm versions
-	TAGS=integration,controlplane RUN=TestControlPlane hack/integration.sh
+	TIMEOUT=90m TAGS=integration,controlplane RUN=TestControlPlane hack/integration.sh
 
 .PHONY: e2e-charts
 e2e-charts: ## the Helm charts from install to uninstall, under their own rights, both Slurm versions
@@ -135,6 +135,10 @@ e2e-keda: ## the real KEDA, then a plain HPA, scale by Slurm's queue; builds KED
 .PHONY: bench
 bench: build ## measure; results in out/bench.json and a table
 	hack/bench/run.sh
+
+.PHONY: bench-check
+bench-check: ## compare ratios and counts of five rounds with the committed baseline: none may be more than a fifth worse (BASELINE=1 writes it)
+	hack/bench/check.sh
 
 ##@ Demo
 

@@ -6,6 +6,7 @@
 #   RUN=TestJobs             only these tests
 #   KEEP=1                   leave the cluster up
 #   PARALLEL=8               stacks at once: they mostly wait
+#   TIMEOUT=45m              of all tests together
 #   TAGS=integration,load    larger tests
 #   QUEUES=200               of TestDemand, 12 otherwise; QUEUES=3,14 those two, QUEUES=3, that one
 #   JOBS=20000               of TestScalerLongQueue, 4000 otherwise
@@ -78,4 +79,4 @@ case ${TAGS:-} in *keda*)
 	;;
 esac
 step "tests"
-hack/gotest.sh -tags "${TAGS:-integration}" -count=1 -p 2 -parallel "${PARALLEL:-8}" -timeout 45m ${RUN:+-run "$RUN"} ./kube/... ./hack/stack/... ./test/...
+hack/gotest.sh -tags "${TAGS:-integration}" -count=1 -p 2 -parallel "${PARALLEL:-8}" -timeout "${TIMEOUT:-45m}" ${RUN:+-run "$RUN"} ./kube/... ./hack/stack/... ./test/...

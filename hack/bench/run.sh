@@ -3,7 +3,7 @@
 # cluster of its own and takes it down; KEEP=1 leaves it. The machine should have nothing else to do.
 #
 #   SLURM_VERSION=24.11   (default 26.05)
-#   RUNS=20 SLOW_RUNS=6 NODES=50 IDLE_NODES=100 IDLE_FOR=2m QUEUED_JOBS=20000
+#   LIVES=4 SLOW_LIVES=2 STORMS=3 FLEETS=1000,10000 IDLE_NODES=100 IDLE_FOR=2m QUEUED_JOBS=20000
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 name=${NAME:-slurmtide-bench}
@@ -14,6 +14,8 @@ cleanup() {
 	[ -n "${KEEP:-}" ] || "${cluster[@]}" down
 }
 trap cleanup EXIT
+
+kwok=$(hack/kwok/build.sh | tail -n 1)
 
 echo "measuring the resume program"
 go run ./hack/bench/resume -program bin/resume >out/bench-resume.json
@@ -35,7 +37,9 @@ done
 "${cluster[@]}" kubectl apply --server-side -f helm/slurmtide-crds/templates/
 KUBECONFIG=$("${cluster[@]}" kubeconfig)
 export KUBECONFIG
-go run ./hack/bench/cluster -slurm "$version" -runs "${RUNS:-20}" -runs-without-gate "${SLOW_RUNS:-6}" -nodes "${NODES:-50}" \
-	-idle-nodes "${IDLE_NODES:-100}" -idle-for "${IDLE_FOR:-2m}" -queued-jobs "${QUEUED_JOBS:-20000}" >out/bench-cluster.json
+go run ./hack/bench/cluster -slurm "$version" -lives "${LIVES:-4}" -lives-without-gate "${SLOW_LIVES:-2}" -storms "${STORMS:-3}" \
+	-kwok "$kwok" -fleets "${FLEETS:-1000,10000}" -idle-nodes "${IDLE_NODES:-100}" -idle-for "${IDLE_FOR:-2m}" -queued-jobs "${QUEUED_JOBS:-20000}" >out/bench-cluster.json
 go run ./hack/bench/report -resume out/bench-resume.json -cluster out/bench-cluster.json -engine out/bench-engine.txt -scaler out/bench-scaler.json \
-	-demand out/bench-demand.txt -sim out/bench-sim.txt -exporter out/bench-exporter.txt -out out/bench.json -table out/bench.md
+	-demand out/bench-demand.txt -sim out/bench-sim.txt -exporter out/bench-exporter.txt -out out/bench.json -table out/bench.md || missed=1
+(cd hack/bench/plot && go run . -in ../../../out/bench.json -out ../../../out)
+[ -z "${missed:-}" ]

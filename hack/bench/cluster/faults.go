@@ -58,6 +58,7 @@ func (b *bench) giveBacks(runs int) ([]float64, error) {
 	}
 	var values []float64
 	for i := range runs {
+		began := time.Now()
 		out, err := b.sh(timeGiveBack)
 		if err != nil {
 			return nil, err
@@ -66,12 +67,12 @@ func (b *bench) giveBacks(runs int) ([]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		asked, err := b.asked("narrow-")
+		asked, err := b.asked("narrow-", began)
 		if err != nil {
 			return nil, err
 		}
 		values = append(values, time.Unix(0, ended).Sub(asked).Seconds())
-		if err := b.zero("narrow"); err != nil {
+		if _, err := b.zero("narrow"); err != nil {
 			return nil, err
 		}
 		again := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"run":"%d"}}}}}`, i) // tried again at once
@@ -92,23 +93,20 @@ exit 1`); err != nil {
 
 var accepted = regexp.MustCompile(`^time=(\S+) .*msg="request accepted" program=resume .* nodes="?(\S+)`)
 
-// asked is when resume wrote the newest request whose nodes begin so.
-func (b *bench) asked(nodes string) (at time.Time, err error) {
+// asked is when resume wrote its first request after a moment whose nodes begin so.
+func (b *bench) asked(nodes string, after time.Time) (at time.Time, err error) {
 	log, err := b.sh("cat /var/spool/slurmtide/programs.log")
 	if err != nil {
 		return at, err
 	}
 	for line := range strings.Lines(log) {
 		if m := accepted.FindStringSubmatch(line); m != nil && strings.HasPrefix(m[2], nodes) {
-			if at, err = time.Parse(time.RFC3339Nano, m[1]); err != nil {
+			if at, err = time.Parse(time.RFC3339Nano, m[1]); err != nil || at.After(after) {
 				return at, err
 			}
 		}
 	}
-	if at.IsZero() {
-		return at, fmt.Errorf("programs.log has no request for %s", nodes)
-	}
-	return at, nil
+	return at, fmt.Errorf("programs.log has no new request for %s", nodes)
 }
 
 // killedNodes are those of the job in whose resume the bridge is killed.
@@ -128,7 +126,7 @@ func (b *bench) goesOn(runs int) (values []float64, err error) {
 		if inHand {
 			values = append(values, took.Seconds())
 		}
-		if err := b.zero("all"); err != nil {
+		if _, err := b.zero("all"); err != nil {
 			return nil, err
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +53,12 @@ exit 1`, nodes))
 	}, nil
 }
 
-type usage struct{ rss, cpu, requests float64 } // MiB, seconds, count
+type usage struct {
+	rss, cpu, requests float64            // MiB, seconds, calls for slurmrestd
+	kubernetes         map[string]float64 // requests by verb
+}
+
+var verbLabel = regexp.MustCompile(`verb="(\w+)"`)
 
 // usage reads the bridge's own metrics, over bash: the image has no HTTP client.
 func (b *bench) usage() (usage, error) {
@@ -60,7 +66,7 @@ func (b *bench) usage() (usage, error) {
 	if err != nil {
 		return usage{}, fmt.Errorf("reading the bridge's metrics: %w", err)
 	}
-	var u usage
+	u := usage{kubernetes: map[string]float64{}}
 	for _, line := range strings.Split(out, "\n") {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		v, err := strconv.ParseFloat(value, 64)
@@ -74,9 +80,13 @@ func (b *bench) usage() (usage, error) {
 			u.cpu = v
 		case strings.HasPrefix(name, "slurmtide_slurm_calls_total"):
 			u.requests += v
+		case strings.HasPrefix(name, "slurmtide_kubernetes_requests_total"):
+			if m := verbLabel.FindStringSubmatch(name); m != nil {
+				u.kubernetes[m[1]] += v
+			}
 		}
 	}
-	if u.rss == 0 || u.cpu == 0 || u.requests == 0 {
+	if u.rss == 0 || u.cpu == 0 || u.requests == 0 || len(u.kubernetes) == 0 {
 		return usage{}, fmt.Errorf("the bridge's metrics lack what is measured: %+v", u)
 	}
 	return u, nil

@@ -11,10 +11,12 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -27,26 +29,31 @@ import (
 
 // results is what is printed. Times are in seconds unless a name says otherwise.
 type results struct {
-	Slurm       string       `json:"slurm"`
-	WithGate    samples      `json:"two_nodes_gate_s"`    // sbatch to RUNNING, 2-node batch job from zero
-	WithoutGate samples      `json:"two_nodes_no_gate_s"` // the same without the start gate
-	Scale       scale        `json:"scale"`
-	Idle        idle         `json:"idle"`
-	Hostlist    []comparison `json:"hostlist"`
-	Queue       queueCost    `json:"queue"`
+	Slurm     string       `json:"slurm"`
+	Latencies []*latency   `json:"latencies"`
+	Direct    []*bare      `json:"direct"`
+	Storm     storm        `json:"storm"`
+	Fleets    []fleet      `json:"fleets"`
+	Idle      idle         `json:"idle"`
+	Hostlist  []comparison `json:"hostlist"`
+	Queue     queueCost    `json:"queue"`
 	// GivenBack is from the resume request of a 3-node job that has room for one until its record says why and no node of it boots.
 	GivenBack samples `json:"given_back_s"`
 	// GoesOn is from the start of a bridge, after the last one was killed while four nodes booted, until it did something for each.
 	GoesOn samples `json:"goes_on_s"`
+	Check  *check  `json:"check,omitempty"`
 }
 
 type samples struct {
 	Runs   int       `json:"runs"`
 	Min    float64   `json:"min"`
 	Median float64   `json:"median"`
+	P95    float64   `json:"p95"` // with fewer than 20 runs the largest
 	P99    float64   `json:"p99"` // with fewer than 100 runs the largest
 	Values []float64 `json:"values"`
 }
+
+func (s *samples) add(v float64) { *s = summarise(append(s.Values, v)) }
 
 func summarise(values []float64) samples {
 	s := samples{Runs: len(values), Values: slices.Clone(values)}
@@ -56,26 +63,55 @@ func summarise(values []float64) samples {
 	sorted := slices.Sorted(slices.Values(values))
 	s.Min = sorted[0]
 	s.Median = (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+	s.P95 = sorted[min(len(sorted)-1, len(sorted)*95/100)]
 	s.P99 = sorted[min(len(sorted)-1, len(sorted)*99/100)]
 	return s
 }
 
+// plan is what is measured, and how much of it.
+type plan struct {
+	version           string
+	lives, slowLives  int
+	stormJobs, storms int
+	fleets            []int
+	kwok              string
+	idleNodes         int
+	idleFor           time.Duration
+	queued            int
+	gangs, kills      int
+	program, only     string
+	rounds            int
+}
+
 func main() {
-	version := flag.String("slurm", "26.05", "Slurm version")
-	runs := flag.Int("runs", 20, "runs of the 2-node job with the start gate")
-	slow := flag.Int("runs-without-gate", 6, "runs of the 2-node job without the start gate")
-	nodes := flag.Int("nodes", 50, "nodes of the large job")
-	idleNodes := flag.Int("idle-nodes", 100, "nodes powered up while the idle bridge is measured")
-	idleFor := flag.Duration("idle-for", time.Minute, "how long the idle bridge is measured")
-	only := flag.String("only", "", "measure only this: gate, no-gate, scale, idle, hostlist, queue, gang or kill")
-	gangs := flag.Int("gangs", 3, "jobs that are given back because one of their nodes has no room")
-	kills := flag.Int("kills", 6, "times that the bridge is killed while nodes boot")
-	queued := flag.Int("queued-jobs", 20_000, "pending jobs of the long queue, besides an array")
-	program := flag.String("program", "bin/slurmtide", "slurmtide, for the hostlist comparison")
+	var p plan
+	flag.StringVar(&p.version, "slurm", "26.05", "Slurm version")
+	flag.IntVar(&p.lives, "lives", 4, "slurmctlds that time jobs with the start gate")
+	flag.IntVar(&p.slowLives, "lives-without-gate", 2, "slurmctlds that time jobs without the start gate")
+	flag.IntVar(&p.stormJobs, "storm-jobs", 1000, "jobs of one node each, all at once")
+	flag.IntVar(&p.storms, "storms", 3, "how often")
+	flag.IntVar(&p.idleNodes, "idle-nodes", 100, "nodes powered up while the idle bridge is measured")
+	flag.DurationVar(&p.idleFor, "idle-for", time.Minute, "how long the idle bridge is measured")
+	flag.StringVar(&p.kwok, "kwok", "", "the directory of kwok (hack/kwok/build.sh prints it)")
+	flag.StringVar(&p.only, "only", "", "measure only this: gate, no-gate, storm, fleet, idle, hostlist, queue, gang or kill; or check: what make bench-check wants, which is not part of the rest")
+	flag.IntVar(&p.rounds, "rounds", 5, "rounds of check")
+	flag.IntVar(&p.gangs, "gangs", 3, "jobs that are given back because one of their nodes has no room")
+	flag.IntVar(&p.kills, "kills", 6, "times that the bridge is killed while nodes boot")
+	flag.IntVar(&p.queued, "queued-jobs", 20_000, "pending jobs of the long queue, besides an array")
+	flag.StringVar(&p.program, "program", "bin/slurmtide", "slurmtide, for the hostlist comparison")
+	fleets := flag.String("fleets", "1000,10000", "how many pretended nodes, with commas")
 	flag.Parse()
+	for size := range strings.SplitSeq(*fleets, ",") {
+		n, err := strconv.Atoi(size)
+		if err != nil || n < 1 {
+			fmt.Fprintf(os.Stderr, "bench cluster: -fleets %s: want positive numbers\n", *fleets)
+			os.Exit(2)
+		}
+		p.fleets = append(p.fleets, n)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	r, err := run(ctx, *version, *runs, *slow, *nodes, *idleNodes, *idleFor, *queued, *gangs, *kills, *program, *only)
+	r, err := run(ctx, p)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench cluster:", err)
 		os.Exit(1)
@@ -88,39 +124,46 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, version string, runs, slow, nodes, idleNodes int, idleFor time.Duration, queued, gangs, kills int, program, only string) (results, error) {
-	r := results{Slurm: version}
-	var gate, noGate, givenBack, goesOn []float64
+func run(ctx context.Context, p plan) (results, error) {
+	r := results{Slurm: p.version}
+	var l latencies
+	var givenBack, goesOn []float64
 	steps := []struct {
-		name string
-		gate bool
-		// lives is how many slurmctlds are measured one after the other: when in a second one looks for nodes to resume is
-		// settled by when it started, and is good or bad luck for all its jobs.
-		lives int
+		name  string
+		gate  bool
+		lives int // how many slurmctlds are measured one after the other
 		do    func(*bench) error
 		more  func(*stack.Options)
 	}{
-		{"gate", true, (runs + runsPerLife - 1) / runsPerLife, func(b *bench) error { return b.twoNodes(runs, &gate) }, nil},
-		{"no-gate", false, (slow + runsPerLife - 1) / runsPerLife, func(b *bench) error { return b.twoNodes(slow, &noGate) }, nil},
-		{"scale", true, 1, func(b *bench) (err error) { r.Scale, err = b.scale(nodes); return err }, nil},
-		{"idle", true, 1, func(b *bench) (err error) { r.Idle, err = b.idle(idleNodes, idleFor); return err }, nil},
-		{"hostlist", true, 1, func(b *bench) (err error) { r.Hostlist, err = b.hostlists(program); return err }, nil},
-		{"gang", true, 1, func(b *bench) (err error) { givenBack, err = b.giveBacks(gangs); return err }, withNarrow},
-		{"kill", true, 1, func(b *bench) (err error) { goesOn, err = b.goesOn(kills); return err }, nil},
-		{"queue", false, 1, func(b *bench) (err error) { r.Queue, err = b.queue(version, queued); return err }, longQueue},
+		{"gate", true, p.lives, func(b *bench) error { return l.measure(b, true) }, nil},
+		{"no-gate", false, p.slowLives, func(b *bench) error { return l.measure(b, false) }, nil},
+		{"storm", true, 1, func(b *bench) (err error) { r.Storm, err = b.jobStorm(p.stormJobs, p.storms); return err }, nil},
+		{"fleet", true, 1, func(b *bench) (err error) { r.Fleets, err = b.fleets(p.kwok, p.fleets); return err }, withFleet(slices.Max(p.fleets))},
+		{"idle", true, 1, func(b *bench) (err error) { r.Idle, err = b.idle(p.idleNodes, p.idleFor); return err }, nil},
+		{"hostlist", true, 1, func(b *bench) (err error) { r.Hostlist, err = b.hostlists(p.program); return err }, nil},
+		{"gang", true, 1, func(b *bench) (err error) { givenBack, err = b.giveBacks(p.gangs); return err }, withNarrow},
+		{"kill", true, 1, func(b *bench) (err error) { goesOn, err = b.goesOn(p.kills); return err }, nil},
+		{"queue", false, 1, func(b *bench) (err error) { r.Queue, err = b.queue(p.version, p.queued); return err }, longQueue},
+	}
+	if p.only == "check" {
+		return r, within(ctx, p.version, true, withFleet(checkedNodes), func(b *bench) error {
+			c, err := b.check(p.kwok, p.program, p.rounds)
+			r.Check = &c
+			return err
+		})
 	}
 	for _, s := range steps {
-		if only != "" && only != s.name {
+		if p.only != "" && p.only != s.name {
 			continue
 		}
 		for life := range s.lives {
 			fmt.Fprintf(os.Stderr, "bench: %s (%d of %d)\n", s.name, life+1, s.lives)
-			if err := within(ctx, version, s.gate, s.more, s.do); err != nil {
+			if err := within(ctx, p.version, s.gate, s.more, s.do); err != nil {
 				return r, fmt.Errorf("%s: %w", s.name, err)
 			}
 		}
 	}
-	r.WithGate, r.WithoutGate = summarise(gate), summarise(noGate)
+	r.Latencies, r.Direct = l.rows, l.direct
 	r.GivenBack, r.GoesOn = summarise(givenBack), summarise(goesOn)
 	return r, nil
 }
@@ -131,6 +174,7 @@ type bench struct {
 	ctx  context.Context
 	kube kubernetes.Interface
 	tide versioned.Interface
+	set  *v1alpha1.NodeSet // of the partition all
 }
 
 // poolSize is the number of nodes in slurm.conf.
@@ -191,13 +235,13 @@ func newBench(ctx context.Context, s *stack.Stack, config *rest.Config) (*bench,
 	if b.tide, err = versioned.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	ns := &v1alpha1.NodeSet{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}, Spec: v1alpha1.NodeSetSpec{
+	b.set = &v1alpha1.NodeSet{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}, Spec: v1alpha1.NodeSetSpec{
 		ClusterRef: v1alpha1.ClusterRef{Name: s.Options.ClusterName},
 		NodeNames:  fmt.Sprintf("cpu-[0-%d]", poolSize-1),
 		Shape:      v1alpha1.Shape{CPUs: 2, RealMemory: 400},
 		Template:   b.template(),
 	}}
-	_, err = b.tide.SlurmtideV1alpha1().NodeSets(s.Options.Namespace).Create(ctx, ns, metav1.CreateOptions{})
+	_, err = b.tide.SlurmtideV1alpha1().NodeSets(s.Options.Namespace).Create(ctx, b.set, metav1.CreateOptions{})
 	return b, err
 }
 
@@ -205,7 +249,7 @@ func newBench(ctx context.Context, s *stack.Stack, config *rest.Config) (*bench,
 func (b *bench) template() corev1.PodTemplateSpec {
 	t := stack.PodTemplate(b.Options)
 	t.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
-		corev1.ResourceCPU: *newQuantity("1m"), corev1.ResourceMemory: *newQuantity("1Mi"),
+		corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("1Mi"),
 	}
 	return t
 }

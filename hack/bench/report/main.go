@@ -10,9 +10,10 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/slurmtide/slurmtide/hack/bench/gobench"
 )
 
 // row is a figure and the most, or the least, it may be; no limit is 0.
@@ -53,7 +54,8 @@ type report struct {
 }
 
 type spread struct {
-	Min, Median, P99 float64
+	Runs                  int
+	Min, Median, P95, P99 float64
 }
 
 type resume struct {
@@ -72,15 +74,11 @@ type scaler struct {
 }
 
 type cluster struct {
-	Gate   spread `json:"two_nodes_gate_s"`
-	NoGate spread `json:"two_nodes_no_gate_s"`
-	Scale  struct {
-		Nodes  int     `json:"nodes"`
-		Job    spread  `json:"job_s"`
-		Direct spread  `json:"direct_s"`
-		Limit  float64 `json:"limit_s"`
-	} `json:"scale"`
-	Idle struct {
+	Latencies []latency `json:"latencies"`
+	Direct    []bare    `json:"direct"`
+	Storm     storm     `json:"storm"`
+	Fleets    []fleet   `json:"fleets"`
+	Idle      struct {
 		Nodes    int     `json:"nodes"`
 		RSS      float64 `json:"rss_mib"`
 		CPU      float64 `json:"cpu_percent"`
@@ -146,19 +144,19 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, e
 	if rep.Scaler, err = read(scalerFile, &s); err != nil {
 		return 0, err
 	}
-	engine, err := readGoBench(engineFile)
+	engine, err := gobench.Read(engineFile)
 	if err != nil {
 		return 0, err
 	}
-	demand, err := readGoBench(demandFile)
+	demand, err := gobench.Read(demandFile)
 	if err != nil {
 		return 0, err
 	}
-	sim, err := readGoBench(simFile)
+	sim, err := gobench.Read(simFile)
 	if err != nil {
 		return 0, err
 	}
-	exporter, err := readGoBench(exporterFile)
+	exporter, err := gobench.Read(exporterFile)
 	if err != nil {
 		return 0, err
 	}
@@ -174,11 +172,27 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, e
 	add("/bin/true, p99 (the machine's noise)", r.ExecP99, 0, "ms")
 	add("resume, memory", r.RSS/1024, 20, "MiB")
 	add("lost of 100 copies at once", r.Lost, 0.5, "requests")
-	add("2-node batch job from zero, median", c.Gate.Median, 2, "s")
-	add("the same, p99", c.Gate.P99, 3.5, "s")
-	add("the same without the start gate, median", c.NoGate.Median, 0, "s")
-	add(fmt.Sprintf("%d pods created directly, median", c.Scale.Nodes), c.Scale.Direct.Median, 0, "s")
-	add(fmt.Sprintf("%d-node batch job from zero, median", c.Scale.Nodes), c.Scale.Job.Median, c.Scale.Limit, "s")
+	two, err := c.latency("batch", 2, true)
+	if err != nil {
+		return 0, err
+	}
+	slow, err := c.latency("batch", 2, false)
+	if err != nil {
+		return 0, err
+	}
+	fifty, err := c.latency("batch", 50, true)
+	if err != nil {
+		return 0, err
+	}
+	pods, err := c.bare(50)
+	if err != nil {
+		return 0, err
+	}
+	add("2-node batch job from zero, median", two.FromZero.Median, 2, "s")
+	add("the same, p99", two.FromZero.P99, 3.5, "s")
+	add("the same without the start gate, median", slow.FromZero.Median, 0, "s")
+	add("50 pods created directly, median", pods.Running.Median, 0, "s")
+	add("50-node batch job from zero, median", fifty.FromZero.Median, 1.25*pods.Running.Median+2, "s")
 	add(fmt.Sprintf("bridge at %d nodes, memory", c.Idle.Nodes), c.Idle.RSS, 80, "MiB")
 	add("bridge idle, CPU", c.Idle.CPU, 1, "% of a core")
 	add("bridge idle, slurmrestd requests", c.Idle.Requests, 2, "a minute")
@@ -199,7 +213,7 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, e
 	const scrape = "BenchmarkScrape/series="
 	for _, b := range []struct {
 		name      string
-		from      goBench
+		from      gobench.Results
 		benchmark string
 		in        string
 		by, limit float64
@@ -226,13 +240,13 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, e
 		{"the same, memory", exporter, scrape + "all", "kept-MB", 1, 0, "MB"},
 		{"the same, summing up one read of everything", exporter, scrape + "all", "read-ms", 1, 0, "ms"},
 	} {
-		v, err := b.from.value(b.benchmark, b.in)
+		v, err := b.from.Mean(b.benchmark, b.in)
 		if err != nil {
 			return 0, err
 		}
 		add(b.name, v/b.by, b.limit, b.unit)
 	}
-	schedules, err := sim.value("BenchmarkSchedules", "schedules/core-s")
+	schedules, err := sim.Mean("BenchmarkSchedules", "schedules/core-s")
 	if err != nil {
 		return 0, err
 	}
@@ -253,7 +267,7 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, e
 	if err := os.WriteFile(out, append(joined, '\n'), 0o644); err != nil {
 		return 0, err
 	}
-	if err := os.WriteFile(table, []byte(markdown(rep.Rows)), 0o644); err != nil {
+	if err := os.WriteFile(table, []byte(markdown(rep.Rows)+"\n"+c.latencies()+"\n"+c.fleets()), 0o644); err != nil {
 		return 0, err
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
@@ -277,18 +291,4 @@ func read(file string, into any) (json.RawMessage, error) {
 		return nil, fmt.Errorf("reading %s: %w", file, err)
 	}
 	return data, nil
-}
-
-// markdown is the table of docs/benchmarks.md.
-func markdown(rows []row) string {
-	var b strings.Builder
-	b.WriteString("| figure | value | limit | unit |\n|---|---|---|---|\n")
-	for _, r := range rows {
-		name := r.Name
-		if !r.Met {
-			name += ", **missed**"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, r.value(), r.limit(), r.Unit)
-	}
-	return b.String()
 }

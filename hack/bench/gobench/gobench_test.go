@@ -1,4 +1,4 @@
-package main
+package gobench
 
 import (
 	"testing"
@@ -8,7 +8,8 @@ import (
 )
 
 func TestGoBench(t *testing.T) {
-	b := parseGoBench(`goos: linux
+	b := Results{}
+	b.parse(`goos: linux
 pkg: github.com/slurmtide/slurmtide/scaler
 BenchmarkDemand/requests=50-2         	      26	  41306230 ns/op	        38.00 cpu-ms/op	 7000000 B/op	   11000 allocs/op
 BenchmarkDemand/requests=20000-2      	       6	 193000000 ns/op	       190.5 cpu-ms/op	64000000 B/op	  900000 allocs/op
@@ -26,23 +27,14 @@ ok  	github.com/slurmtide/slurmtide/scaler	5.2s
 		{"BenchmarkTenThousandNodes", "plan-ms/op", 15.7},
 		{"BenchmarkTenThousandNodesOfferings", "us/step", 3.4},
 	} {
-		got, err := b.value(want.name, want.unit)
+		got, err := b.Mean(want.name, want.unit)
 		require.NoError(t, err)
 		assert.InDelta(t, want.value, got, 0, want)
 	}
-	_, err := b.value("BenchmarkDemand/requests=500", "ns/op")
+	b.parse("BenchmarkTenThousandNodes-2 10 1 ns/op 16.3 plan-ms/op\n")
+	mean, err := b.Mean("BenchmarkTenThousandNodes", "plan-ms/op")
+	require.NoError(t, err)
+	assert.InDelta(t, 16, mean, 1e-9, "it ran twice")
+	_, err = b.Mean("BenchmarkDemand/requests=500", "ns/op")
 	assert.EqualError(t, err, "there is no ns/op of BenchmarkDemand/requests=500")
-}
-
-func TestTable(t *testing.T) {
-	assert.Equal(t, `| figure | value | limit | unit |
-|---|---|---|---|
-| one | 1.23 | 5 | ms |
-| two, **missed** | 7 | 5 |  |
-| three | 18000 |  | s |
-| four | 2178 | at least 2000 | a second |
-`, markdown([]row{
-		{Name: "one", Value: 1.234, Limit: 5, Unit: "ms", Met: true}, {Name: "two", Value: 7, Limit: 5}, {Name: "three", Value: 18000, Unit: "s", Met: true},
-		{Name: "four", Value: 2178.4, Least: 2000, Unit: "a second", Met: true},
-	}))
 }
