@@ -110,7 +110,11 @@ func testBackups(t *testing.T, version string) {
 	require.NoError(t, err)
 	assert.Contains(t, before, string(pod.UID), "the backup was the same all the time")
 	for _, s := range pod.Status.ContainerStatuses {
-		assert.Zero(t, s.RestartCount, s.Name)
+		assert.Zero(t, s.RestartCount, "%s ended: %+v", s.Name, s.LastTerminationState.Terminated)
+		if s.RestartCount > 0 {
+			out, err := askKubectl(p.ctx, "-n", p.ns, "logs", backupPod, "-c", s.Name, "--previous", "--tail=60")
+			t.Logf("what %s said last: %v\n%s", s.Name, err, out)
+		}
 	}
 
 	// Without, and with one again, while jobs run.
