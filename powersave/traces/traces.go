@@ -41,7 +41,7 @@ type Traces struct {
 	ending <-chan struct{}
 	maker  history.Maker
 	open   map[string]*request
-	jobs   map[uint32]*request  // by job: the newest that names it
+	jobs   map[uint32]*request  // by job: the newest that names it, for a while after its end
 	gates  map[uint32]time.Time // by job: since when its gate waits
 	past   []*history.Boot      // of no request under way: the bridge before knew it, or there is none
 	until  time.Time            // when past is forgotten; zero: that is not known yet
@@ -55,6 +55,7 @@ type request struct {
 	ctx   context.Context
 	began time.Time
 	gated time.Time // when the last of its gates was answered
+	ended time.Time // zero: it is under way
 	jobs  []uint32
 	boots []*history.Boot
 }
@@ -63,6 +64,8 @@ type request struct {
 type ended struct {
 	at    time.Time
 	boots []*history.Boot
+	jobs  []uint32
+	of    *request // nil: of none
 }
 
 func newTraces(to export, past []history.Entry) *Traces {
@@ -205,9 +208,9 @@ func (t *Traces) bootEnded(b *history.Boot) {
 		"slurmtide.nodeset", b.NodeSet, "slurmtide.offering", b.Offering, "slurmtide.outcome", string(b.Outcome), "slurmtide.verdict.class", b.Class,
 		"slurmtide.reason", b.Reason), attribute.Int("slurmtide.pods", b.Pods))
 	attributes = append(attributes, jobIDs(b.Jobs)...)
-	ctx, span := t.tracer.Start(ids(r.ctx, r.id, b.Node), "boot", trace.WithTimestamp(b.Began()), trace.WithAttributes(attributes...))
+	ctx, span := t.tracer.Start(ids(r.ctx, r.id, "boot", b.Node), "boot", trace.WithTimestamp(b.Began()), trace.WithAttributes(attributes...))
 	for i, p := range phases(b) {
-		_, part := t.tracer.Start(ids(ctx, r.id, b.Node, fmt.Sprint(i)), p.name, trace.WithTimestamp(p.start),
+		_, part := t.tracer.Start(ids(ctx, r.id, "boot", b.Node, fmt.Sprint(i)), p.name, trace.WithTimestamp(p.start),
 			trace.WithAttributes(texts("slurmtide.offering", p.offering, "k8s.pod.uid", p.pod)...))
 		if p.failed != "" {
 			part.SetStatus(codes.Error, p.failed)
@@ -276,7 +279,7 @@ func (t *Traces) gate(e *history.Entry) {
 	since, waits := t.gates[job]
 	delete(t.gates, job)
 	r := t.jobs[job]
-	if !waits || r == nil {
+	if !waits || r == nil || !r.ended.IsZero() && since.After(r.ended) { // the job starts once more, on nodes that are up
 		return
 	}
 	r.gated = later(since, e.Time)
@@ -316,12 +319,8 @@ func (t *Traces) finished(now time.Time, id string) {
 	}
 	r.span.End(trace.WithTimestamp(end))
 	delete(t.open, id)
-	for _, job := range r.jobs {
-		if t.jobs[job] == r {
-			delete(t.jobs, job)
-		}
-	}
-	t.ended = append(t.ended, ended{at: now, boots: r.boots})
+	r.ended = now
+	t.ended = append(t.ended, ended{at: now, boots: r.boots, jobs: r.jobs, of: r}) // gates may be answered a moment later
 }
 
 // forget drops what nothing is told of any more.
@@ -336,6 +335,11 @@ func (t *Traces) forget(now time.Time) {
 	for len(t.ended) > 0 && now.Sub(t.ended[0].at) > lateFor {
 		for _, b := range t.ended[0].boots {
 			t.maker.Forget(b)
+		}
+		for _, job := range t.ended[0].jobs {
+			if t.jobs[job] == t.ended[0].of {
+				delete(t.jobs, job)
+			}
 		}
 		t.ended = t.ended[1:]
 	}

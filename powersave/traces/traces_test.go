@@ -152,7 +152,6 @@ func TestGoodBoots(t *testing.T) {
 	assert.Equal(t, "82f3e9c695dc6b8d1b11818d5701919e", r.TraceID("r1"), "what sha256sum makes of it, as documented")
 	assert.Equal(t, "/v1/traces", r.collector.Requests()[0].URL.Path)
 	assert.Empty(t, r.open)
-	assert.Empty(t, r.jobs)
 	assert.Empty(t, r.gates)
 }
 
@@ -222,6 +221,52 @@ func TestBridgeStartedAnew(t *testing.T) {
 	r.show()
 }
 
+// TestGateAfterTheEnd: gates that are answered when the last request for their job is finished belong to it; when the job starts once more they do not.
+func TestGateAfterTheEnd(t *testing.T) {
+	r := newTold(t)
+	r.at(0, powersave.GateOpened{ID: 1, JobID: 7, Nodes: list(t, "cpu-0"), Attempt: 1})
+	r.resume(430, "r1", "cpu-0", r.job("cpu-0"))
+	r.at(1000, powersave.SlurmRead{}, done("cpu-0", "u", "h"), powersave.FinishRequest{ID: "r1"})
+	r.at(1020, powersave.SlurmRead{}, powersave.AnswerGate{ID: 1, Ready: true})
+	r.at(5000, powersave.GateOpened{ID: 2, JobID: 7, Nodes: list(t, "cpu-0"), Attempt: 2})
+	r.at(6000, powersave.SlurmRead{}, powersave.AnswerGate{ID: 2, Ready: true})
+	r.stop()
+	var gates, resumes []tracestest.Span
+	for _, s := range r.collector.Spans() {
+		switch s.Name {
+		case "gate":
+			gates = append(gates, s)
+		case "resume":
+			resumes = append(resumes, s)
+		}
+	}
+	require.Len(t, gates, 1)
+	require.Len(t, resumes, 1)
+	assert.Equal(t, []time.Time{noon, ms(1020)}, []time.Time{gates[0].Start.UTC(), gates[0].End.UTC()})
+	assert.Equal(t, []string{r.TraceID("r1"), resumes[0].ID}, []string{gates[0].Trace, gates[0].Parent})
+}
+
+// TestNamesOfNodes: whatever nodes are called, each span has an ID of its own.
+func TestNamesOfNodes(t *testing.T) {
+	r := newTold(t)
+	nodes := []string{"resume", "gate", "boot", "0"}
+	r.at(0, powersave.GateOpened{ID: 1, JobID: 0, Nodes: list(t, "gate"), Attempt: 1})
+	r.resume(430, "r1", strings.Join(nodes, ","), powersave.Job{ID: 0, Nodes: list(t, "gate")}, powersave.Job{ID: 1, Nodes: list(t, "gate")})
+	r.at(440, powersave.GateOpened{ID: 2, JobID: 1, Nodes: list(t, "gate"), Attempt: 1})
+	for _, node := range nodes {
+		r.pod(500, "r1", "", node, "u-"+node, "host-a", powersave.PodRunning)
+		r.at(1000, powersave.SlurmRead{}, done(node, "u-"+node, "host-a"))
+	}
+	r.at(1100, powersave.SlurmRead{}, powersave.AnswerGate{ID: 1, Ready: true}, powersave.AnswerGate{ID: 2, Ready: true}, powersave.FinishRequest{ID: "r1"})
+	r.stop()
+	ids := map[string]string{}
+	for _, s := range r.collector.Spans() {
+		assert.Empty(t, ids[s.ID], "%s", s.Name)
+		ids[s.ID] = s.Name
+	}
+	assert.Len(t, ids, 1+2+4+4*3)
+}
+
 // TestClockSteps has the clock put back by half a minute between the request and the rest: no span ends before it begins, which collectors take for centuries.
 func TestClockSteps(t *testing.T) {
 	r := newTold(t)
@@ -250,7 +295,7 @@ func TestGivenUp(t *testing.T) {
 func TestNothingIsKept(t *testing.T) {
 	r := newTold(t)
 	boot := func(n int, id string) {
-		r.resume(n, id, "cpu-[0-9]")
+		r.resume(n, id, "cpu-[0-9]", powersave.Job{ID: uint32(n), Nodes: list(t, "cpu-0")})
 		for node := range list(t, "cpu-[0-9]").All() {
 			r.pod(n+10, id, "", node, "uid-"+id, "host-a", powersave.PodRunning)
 			r.at(n+20, powersave.SlurmRead{}, powersave.BootDone{Boot: powersave.Boot{Node: node, Request: id, UID: "uid-" + id}})
@@ -267,6 +312,7 @@ func TestNothingIsKept(t *testing.T) {
 	r.stop()
 	assert.Empty(t, r.past)
 	assert.LessOrEqual(t, len(r.ended), 12)
+	assert.LessOrEqual(t, len(r.jobs), 12)
 	assert.Len(t, r.collector.Spans(), 32*(1+10*4), "requests, boots and three phases of each")
 }
 
