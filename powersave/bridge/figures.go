@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,30 +23,38 @@ func (m *Metrics) figures(now time.Time, counts, others []powersave.NodeSetCount
 	}
 	before := m.known
 	m.nodeSets(counts, others, hosted)
-	m.nodes.Reset()
-	m.floor.Reset()
-	m.breakers.Reset()
-	for _, c := range slices.Concat(counts, others) {
-		m.count(c)
-	}
-	m.changed(before, slices.Concat(counts, others))
+	all := slices.Concat(counts, others)
+	m.count(all)
+	m.changed(before, all)
 	m.seconds.set(now, hosted)
 	m.gates.Set(float64(gates))
 }
 
-func (m *Metrics) count(c powersave.NodeSetCounts) {
-	for state, n := range map[string]int{"total": c.Nodes, "powered_up": c.PoweredUp, "booting": c.Booting, "ready": c.Ready, "failed": c.Failed, "unknown": c.Unknown} {
-		m.nodes.WithLabelValues(c.Name, state).Set(float64(n))
-	}
-	if f := c.Floor; f != nil {
-		m.floor.WithLabelValues(c.Name, "wanted").Set(float64(f.Wanted))
-		m.floor.WithLabelValues(c.Name, "held").Set(float64(f.Held))
-	}
-	for _, b := range c.Breakers {
-		if b.State != powersave.BreakerClosed {
-			m.breakers.WithLabelValues(c.Name, b.Key.Offering, string(b.Class)).Set(1)
+func (m *Metrics) count(all []powersave.NodeSetCounts) {
+	m.nodes.Replace(func(set func(float64, ...string)) {
+		for _, c := range all {
+			for state, n := range map[string]int{"total": c.Nodes, "powered_up": c.PoweredUp, "booting": c.Booting, "ready": c.Ready, "failed": c.Failed, "unknown": c.Unknown} {
+				set(float64(n), c.Name, state)
+			}
 		}
-	}
+	})
+	m.floor.Replace(func(set func(float64, ...string)) {
+		for _, c := range all {
+			if f := c.Floor; f != nil {
+				set(float64(f.Wanted), c.Name, "wanted")
+				set(float64(f.Held), c.Name, "held")
+			}
+		}
+	})
+	m.breakers.Replace(func(set func(float64, ...string)) {
+		for _, c := range all {
+			for _, b := range c.Breakers {
+				if b.State != powersave.BreakerClosed {
+					set(1, c.Name, b.Key.Offering, string(b.Class))
+				}
+			}
+		}
+	})
 }
 
 // nodeSets makes the series of NodeSets from the start, and takes away those of NodeSets that are gone.
@@ -81,7 +90,8 @@ func (m *Metrics) nodeSets(counts, others []powersave.NodeSetCounts, hosted []po
 			}
 		}
 	}
-	for name := range m.known {
+	maps.Copy(m.strays, m.known)
+	for name := range m.strays {
 		if !there[name] {
 			gone := prometheus.Labels{"nodeset": name}
 			for _, v := range []*prometheus.CounterVec{m.boots, m.verdicts, m.givenBack, m.started, m.gangs, m.changes} {
@@ -91,6 +101,7 @@ func (m *Metrics) nodeSets(counts, others []powersave.NodeSetCounts, hosted []po
 		}
 	}
 	m.known = there
+	clear(m.strays)
 }
 
 // changed counts in what states breakers are that were in others when it looked last. Of a NodeSet that is new to it, or to the bridge, nothing counts.

@@ -19,11 +19,11 @@ type Metrics struct {
 	gateWait   *prometheus.HistogramVec
 	podCalls   *prometheus.CounterVec
 	slurmCalls *prometheus.CounterVec
-	nodes      *prometheus.GaugeVec
-	floor      *prometheus.GaugeVec
-	breakers   *prometheus.GaugeVec
+	nodes      *measure.Gauges
+	floor      *measure.Gauges
+	breakers   *measure.Gauges
 	inHand     *prometheus.GaugeVec
-	oldest     *prometheus.GaugeVec
+	oldest     *measure.Gauges
 	givenBack  *prometheus.CounterVec
 	timeout    prometheus.Gauge
 	gates      prometheus.Gauge
@@ -39,6 +39,7 @@ type Metrics struct {
 	seconds    *nodeSeconds
 
 	known   map[string]bool // NodeSets that have series
+	strays  map[string]bool // others that have got some since: they are gone, or not known yet
 	states  map[powersave.BreakerKey]powersave.BreakerState
 	arrived map[uint32][]*arrival // by job that waits for others
 }
@@ -66,15 +67,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "slurmtide_pod_calls_total", Help: "Calls to create, delete or mark pods, by how they ended."}, []string{"verb", "result"}),
 		slurmCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_slurm_calls_total", Help: "Calls for Slurm, each of one or more requests to slurmrestd, by what for: read or update nodes; tell, hold or find jobs that are given back; explain how jobs and nodes are, for the history and for people."}, []string{"verb", "result"}),
-		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		nodes: measure.NewGauges(prometheus.GaugeOpts{
 			Name: "slurmtide_nodes", Help: "Nodes of a NodeSet by what they are at; total counts all names."}, []string{"nodeset", "state"}),
-		floor: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		floor: measure.NewGauges(prometheus.GaugeOpts{
 			Name: "slurmtide_floor_nodes", Help: "Floor of a NodeSet: nodes that are wanted up (spec.replicas, or an open window), and those of them that serve."}, []string{"nodeset", "what"}),
-		breakers: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		breakers: measure.NewGauges(prometheus.GaugeOpts{
 			Name: "slurmtide_breaker_open", Help: "1 while nothing, or one probe alone, is tried on a NodeSet or its offering, by the class of the failure; there is no series while all is tried."}, []string{"nodeset", "offering", "class"}),
 		inHand: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "slurmtide_in_hand", Help: "Requests, boots and power-downs that are under way."}, []string{"what"}),
-		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		oldest: measure.NewGauges(prometheus.GaugeOpts{
 			Name: "slurmtide_in_hand_oldest_timestamp_seconds", Help: "Since when the oldest request, boot or power-down is under way, in seconds since 1970; there is no series while there is none."}, []string{"what"}),
 		givenBack: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_jobs_given_back_total", Help: "Jobs given back because a node of them could not boot, by that node's NodeSet and the class of the reason; a job counts each time, and each component of a het job."}, []string{"nodeset", "class"}),
@@ -108,6 +109,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "Times that the breaker of a NodeSet, or of one of its offerings, went into a state: open (nothing is tried), half-open (one probe is), closed (all is tried).",
 	}, []string{"nodeset", "offering", "state"})
 	m.seconds = newNodeSeconds()
+	m.strays = map[string]bool{}
 	m.known, m.states, m.arrived = map[string]bool{}, map[powersave.BreakerKey]powersave.BreakerState{}, map[uint32][]*arrival{}
 	m.reads(powersave.Reads{})
 	m.fromTheStart()
@@ -158,6 +160,7 @@ func (m *Metrics) boot(b powersave.Boot) {
 	if m == nil {
 		return
 	}
+	m.touch(b.NodeSet)
 	m.boots.WithLabelValues(b.NodeSet).Inc()
 	for i, at := range []time.Time{b.Times.Accepted, b.Times.Created, b.Times.Scheduled, b.Times.Running, b.Times.Registered} {
 		if !at.IsZero() {
@@ -177,6 +180,13 @@ func (m *Metrics) boot(b powersave.Boot) {
 	}
 }
 
+// touch has series of a NodeSet that nobody knows go with the next figures, unless it is known by then.
+func (m *Metrics) touch(nodeSet string) {
+	if !m.known[nodeSet] {
+		m.strays[nodeSet] = true
+	}
+}
+
 const phaseReady = "ready"
 
 var bootPhases = []string{"accepted", "created", "scheduled", "running", "registered", phaseReady}
@@ -185,6 +195,7 @@ var bootPhases = []string{"accepted", "created", "scheduled", "running", "regist
 const mostArrived = 100_000
 
 func (m *Metrics) phase(b powersave.Boot, phase string, at time.Time) {
+	m.touch(b.NodeSet)
 	measure.Observe(m.phases.WithLabelValues(b.NodeSet, b.Offering, phase), max(at.Sub(b.Times.Requested), 0), b.Request)
 }
 
@@ -193,7 +204,10 @@ func (m *Metrics) gang(now time.Time, g powersave.GangDone) {
 	if m == nil {
 		return
 	}
-	m.gangs.WithLabelValues(g.NodeSet, string(g.Outcome)).Inc()
+	if g.NodeSet != "" { // otherwise nobody knows any more whose nodes they were
+		m.touch(g.NodeSet)
+		m.gangs.WithLabelValues(g.NodeSet, string(g.Outcome)).Inc()
+	}
 	for _, a := range m.arrived[g.Job] {
 		if g.Outcome == powersave.GangReady && !a.used {
 			a.used = true
@@ -206,6 +220,7 @@ func (m *Metrics) gang(now time.Time, g powersave.GangDone) {
 // start takes in that a job starts whose first node is of the NodeSet.
 func (m *Metrics) start(nodeSet string) {
 	if m != nil {
+		m.touch(nodeSet)
 		m.started.WithLabelValues(nodeSet).Inc()
 	}
 }
@@ -214,6 +229,7 @@ func (m *Metrics) verdict(f powersave.BootFailed) {
 	if m == nil {
 		return
 	}
+	m.touch(f.NodeSet)
 	m.verdicts.WithLabelValues(f.NodeSet, string(f.Verdict.Trouble)).Inc()
 	m.givenBack.WithLabelValues(f.NodeSet, string(f.Verdict.Trouble)).Add(float64(len(f.Jobs)))
 }
@@ -289,11 +305,12 @@ func (m *Metrics) underWay(requests, boots, powerDowns powersave.InHand) {
 	if m == nil {
 		return
 	}
-	m.oldest.Reset()
-	for what, in := range map[string]powersave.InHand{"request": requests, "boot": boots, "power_down": powerDowns} {
-		m.inHand.WithLabelValues(what).Set(float64(in.Number))
-		if !in.Oldest.IsZero() {
-			m.oldest.WithLabelValues(what).Set(float64(in.Oldest.UnixMilli()) / 1000)
+	m.oldest.Replace(func(set func(float64, ...string)) {
+		for what, in := range map[string]powersave.InHand{"request": requests, "boot": boots, "power_down": powerDowns} {
+			m.inHand.WithLabelValues(what).Set(float64(in.Number))
+			if !in.Oldest.IsZero() {
+				set(float64(in.Oldest.UnixMilli())/1000, what)
+			}
 		}
-	}
+	})
 }

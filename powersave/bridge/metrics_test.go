@@ -305,3 +305,40 @@ func TestSpoolMetrics(t *testing.T) {
 	fails = errors.New("no such directory")
 	assert.Empty(t, samples(t, registry, "slurmtide_spool_requests"))
 }
+
+// What is told of a NodeSet when it is gone already makes no series that stay, nor does a job of which nobody knows the NodeSet.
+func TestStragglersLeaveNoSeries(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	cpu := []powersave.NodeSetCounts{{Name: "cpu"}}
+	m.figures(time.Unix(1, 0), cpu, nil, nil, 0)
+	count := func() (n int) {
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			n += len(f.GetMetric())
+		}
+		return n
+	}
+	before := count()
+	of := func(nodeSet string) {
+		m.boot(powersave.Boot{NodeSet: nodeSet, Offering: "spot", Jobs: []uint32{7}, Times: powersave.Timeline{Requested: time.Unix(1, 0), Accepted: time.Unix(2, 0), Registered: time.Unix(3, 0)}})
+		m.gang(time.Unix(3, 0), powersave.GangDone{Job: 7, NodeSet: nodeSet, Outcome: powersave.GangReady})
+		m.verdict(powersave.BootFailed{NodeSet: nodeSet, Verdict: powersave.Verdict{Trouble: powersave.TroubleImage}, Jobs: []uint32{8}})
+		m.start(nodeSet)
+	}
+	of("gone")
+	m.gang(time.Unix(3, 0), powersave.GangDone{Job: 9, Outcome: powersave.GangLeft})
+	assert.Greater(t, count(), before)
+	assert.NotContains(t, samples(t, registry, "slurmtide_gangs_total"), "nodeset= outcome=left")
+	m.figures(time.Unix(4, 0), cpu, nil, nil, 0)
+	assert.Equal(t, before, count())
+
+	// Of one that is known a moment later it counts.
+	of("new")
+	m.figures(time.Unix(5, 0), append(cpu, powersave.NodeSetCounts{Name: "new"}), nil, nil, 0)
+	m.figures(time.Unix(6, 0), append(cpu, powersave.NodeSetCounts{Name: "new"}), nil, nil, 0)
+	assert.InDelta(t, 1, samples(t, registry, "slurmtide_boots_total")["nodeset=new"], 0)
+	m.figures(time.Unix(7, 0), cpu, nil, nil, 0)
+	assert.Equal(t, before, count())
+}
