@@ -75,6 +75,9 @@ type top struct {
 	colours        bool
 }
 
+// unasked is how long one picture waits for a scaler that nobody has named.
+const unasked = time.Second
+
 // Escapes with which the terminal is as before when top ends.
 const (
 	enter = "\x1b[?1049h\x1b[?25l"
@@ -82,11 +85,24 @@ const (
 )
 
 func (t top) run(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	demands := make(chan demanded)
+	go t.askScaler(ctx, demands)
 	seen, err := t.ask(ctx)
 	if err != nil {
 		return urfave.Exit(err.Error(), exitNoBridge)
 	}
 	if t.size == nil {
+		var enough <-chan time.Time
+		if !t.insist {
+			enough = time.After(unasked)
+		}
+		select {
+		case seen.demanded = <-demands:
+		case <-enough:
+		case <-ctx.Done():
+		}
 		_, err := fmt.Fprintln(t.w, strings.Join((&frame{}).draw(seen, ""), "\n"))
 		return err
 	}
@@ -96,14 +112,20 @@ func (t top) run(ctx context.Context) error {
 	defer func() { _, _ = io.WriteString(t.w, leave) }()
 	every := time.NewTicker(t.every)
 	defer every.Stop()
-	for problem := ""; ; {
-		if err := t.paint(seen, problem); err != nil {
-			return err
+	for problem, news := "", true; ; {
+		if news {
+			if err := t.paint(seen, problem); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case said := <-demands:
+			news, seen.demanded = said != seen.demanded, said
+			continue
 		case <-every.C:
+			news = true
 		}
 		switch next, err := t.ask(ctx); {
 		case ctx.Err() != nil:
@@ -111,7 +133,7 @@ func (t top) run(ctx context.Context) error {
 		case err != nil:
 			problem = err.Error()
 		default:
-			seen, problem = next, ""
+			seen.Status, problem = next.Status, ""
 		}
 	}
 }
@@ -128,29 +150,20 @@ func (t top) paint(seen sight, problem string) error {
 // sight is what one look shows.
 type sight struct {
 	bridge.Status
+	demanded
+}
+
+// demanded is what the scaler has said.
+type demanded struct {
 	demand      *ask.Demand // nil: nobody has told
 	demandError string
 }
 
-// ask asks bridge and scaler at once; without the scaler the rest is shown.
+// ask asks the bridge.
 func (t top) ask(ctx context.Context) (seen sight, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		switch d, err := t.demand(ctx); {
-		case err == nil:
-			seen.demand = &d
-		case t.insist:
-			seen.demandError = err.Error()
-		}
-	}()
 	raw, err := spool.AskStatus(ctx, t.dir)
-	if err != nil {
-		cancel()
-	}
-	<-told
 	if err != nil {
 		return seen, fmt.Errorf("%s", noBridge(t.dir, t.timeout, err))
 	}
@@ -158,4 +171,31 @@ func (t top) ask(ctx context.Context) (seen sight, err error) {
 		return seen, fmt.Errorf("reading the bridge's answer (is it of another version?): %w", err)
 	}
 	return seen, nil
+}
+
+// askScaler asks the scaler as often as is painted, until ctx is done. It is beside the bridge: without the scaler, or while that thinks, the rest is shown.
+func (t top) askScaler(ctx context.Context, to chan<- demanded) {
+	every := time.NewTicker(t.every)
+	defer every.Stop()
+	for {
+		asked, cancel := context.WithTimeout(ctx, t.timeout)
+		var said demanded
+		switch d, err := t.demand(asked); {
+		case err == nil:
+			said.demand = &d
+		case t.insist:
+			said.demandError = err.Error()
+		}
+		cancel()
+		select {
+		case <-ctx.Done():
+			return
+		case to <- said:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+	}
 }

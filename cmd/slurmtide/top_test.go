@@ -50,7 +50,7 @@ func busy(boots int) bridge.Status {
 }
 
 func TestTopFrame(t *testing.T) {
-	golden.Compare(t, "testdata/top.txt", strings.Join((&frame{}).draw(sight{Status: busy(6), demand: &asked}, ""), "\n")+"\n")
+	golden.Compare(t, "testdata/top.txt", strings.Join((&frame{}).draw(sight{Status: busy(6), demanded: demanded{demand: &asked}}, ""), "\n")+"\n")
 }
 
 // asked is what a scaler says.
@@ -70,7 +70,7 @@ func TestTopAsksTheScaler(t *testing.T) {
 	var down error
 	picture := func(insist bool) string {
 		var out strings.Builder
-		once := top{dir: dir, timeout: 5 * time.Second, w: &out, insist: insist, demand: func(context.Context) (ask.Demand, error) { return asked, down }}
+		once := top{dir: dir, timeout: 5 * time.Second, every: time.Second, w: &out, insist: insist, demand: func(context.Context) (ask.Demand, error) { return asked, down }}
 		require.NoError(t, once.run(t.Context()))
 		return out.String()
 	}
@@ -162,4 +162,60 @@ func TestTopPaintsUntilItIsEnded(t *testing.T) {
 	assert.Contains(t, screen.shown[4], "cpu-0", "what was known stays")
 	assert.Equal(t, leave, screen.shown[5])
 	require.ErrorContains(t, once.run(t.Context()), "no bridge runs on spool")
+}
+
+// hanging is a scaler that does not answer before it is told to.
+func hanging(answers <-chan struct{}) func(context.Context) (ask.Demand, error) {
+	return func(ctx context.Context) (ask.Demand, error) {
+		select {
+		case <-answers:
+			return asked, nil
+		case <-ctx.Done():
+			return ask.Demand{}, ctx.Err()
+		}
+	}
+}
+
+// A scaler that hangs holds up nothing: the nodes are painted at once, and the demand when it comes. One picture waits for it only if somebody has named it.
+func TestTopDoesNotWaitForTheScaler(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	_, err := spool.Open(dir)
+	require.NoError(t, err)
+	l, err := spool.Listen(dir)
+	require.NoError(t, err)
+	go func() { _ = spool.Serve(t.Context(), l, fakeStatus{st: busy(1)}, slog.New(slog.DiscardHandler)) }()
+
+	answers := make(chan struct{})
+	ctx, end := context.WithCancel(t.Context())
+	screen := &terminal{during: func(int) {}}
+	screen.during = func(painted int) {
+		switch last := screen.shown[painted-1]; {
+		case painted == 4: // entered, and three pictures without
+			close(answers)
+		case strings.Contains(last, "pending jobs: 3 need"):
+			end()
+		}
+	}
+	began := time.Now()
+	live := top{dir: dir, demand: hanging(answers), timeout: time.Hour, every: time.Millisecond, w: screen, size: func() (int, int) { return 100, 30 }}
+	require.NoError(t, live.run(ctx))
+	require.GreaterOrEqual(t, len(screen.shown), 6)
+	for _, picture := range screen.shown[1:4] {
+		assert.Contains(t, picture, "cpu-0")
+		assert.NotContains(t, picture, "pending jobs")
+	}
+
+	var out strings.Builder
+	once := top{dir: dir, demand: hanging(nil), timeout: time.Hour, every: time.Second, w: &out}
+	require.NoError(t, once.run(t.Context()))
+	assert.Contains(t, out.String(), "cpu-0")
+	assert.Less(t, time.Since(began), time.Minute)
+	out.Reset()
+	once.insist, once.timeout = true, 10*time.Second
+	once.demand = func(ctx context.Context) (ask.Demand, error) {
+		time.Sleep(unasked + 200*time.Millisecond)
+		return asked, ctx.Err()
+	}
+	require.NoError(t, once.run(t.Context()))
+	assert.Contains(t, out.String(), "pending jobs: 3 need", "who has named it waits for it")
 }

@@ -12,9 +12,16 @@ import (
 	"github.com/slurmtide/slurmtide/scaler/ask"
 )
 
-// Demand is what the figures say of each NodeSet of Kubernetes.
+// Demand is what the figures say of each NodeSet of Kubernetes. It is worked out once for each look at Slurm, however many ask: its lists are shared.
 func (f Figures) Demand(cluster string) ask.Demand {
-	d := ask.Demand{Cluster: cluster, Read: f.Read, NodeSets: []ask.NodeSet{}, Pending: []ask.Pending{}, Never: []ask.Never{}}
+	d := f.demand()
+	d.Cluster, d.Read = cluster, f.Read
+	return d
+}
+
+// demanded goes through all jobs.
+func (f *Figures) demanded() ask.Demand {
+	d := ask.Demand{NodeSets: []ask.NodeSet{}, Pending: []ask.Pending{}, Never: []ask.Never{}}
 	for _, name := range f.Own() {
 		s, _ := f.NodeSet(name)
 		d.NodeSets = append(d.NodeSets, ask.NodeSet{

@@ -94,6 +94,12 @@ func TestTellDemand(t *testing.T) {
 		},
 		Never: []ask.Never{{Miss: "needs gpu:h200:8, NodeSet gpu offers gpu:h100:8", Jobs: 1}},
 	}, got)
+	later := *figures // Slurm was seen to be like this once more
+	later.Read = later.Read.Add(time.Minute)
+	again := later.Demand("one")
+	assert.Equal(t, later.Read, again.Read)
+	assert.Same(t, &figures.Demand("one").Pending[0], &again.Pending[0], "the jobs are gone through once")
+	assert.Same(t, &figures.Demand("one").NodeSets[0], &again.NodeSets[0])
 	for cluster, want := range map[string]string{
 		"two": "Slurm's queue has not been read yet: connection refused", "three": `no cluster "three" here`, "": `which cluster? There are ["one" "two"]`,
 	} {

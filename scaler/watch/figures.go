@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slurmtide/slurmtide/scaler"
+	"github.com/slurmtide/slurmtide/scaler/ask"
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
@@ -26,6 +28,7 @@ type Figures struct {
 	gpus       []bool              // by NodeSet: its nodes have some
 	own        int                 // as many NodeSets are Kubernetes' own; the others came by Watcher.With
 	partitions map[string][]string // names of own NodeSets in it
+	demand     func() ask.Demand   // without cluster and time
 }
 
 // Use is what runs on the nodes of a NodeSet.
@@ -71,6 +74,7 @@ func figure(now time.Time, s scaler.Snapshot, own int) *Figures {
 		sets: make(map[string]int, len(s.NodeSets)), use: make([]Use, len(s.NodeSets)), gpus: make([]bool, len(s.NodeSets)),
 		partitions: make(map[string][]string, len(s.Partitions)),
 	}
+	f.demand = sync.OnceValue(f.demanded)
 	for _, p := range s.Partitions {
 		f.partitions[p.Name] = nil
 	}
