@@ -151,3 +151,36 @@ func TestExpressions(t *testing.T) {
 	said, ok := promtool(t, "check", "rules", "--lint-fatal", file)
 	assert.True(t, ok, said)
 }
+
+// TestNodeHours: of several bridges each counts the nodes of mode Cloud, and that which leads those of mode Dynamic. The panel has each hour once, also when the lease has changed hands.
+func TestNodeHours(t *testing.T) {
+	expr := ""
+	boards(t, func(_ string, b board) {
+		for _, p := range b.Panels {
+			if p.Title == "Node hours of the last hour" {
+				require.Len(t, p.Targets, 1)
+				expr = strings.NewReplacer("$__rate_interval", "2m", "$namespace", ".+", "$job", ".+", "$nodeset", ".+").Replace(p.Targets[0].Expr)
+			}
+		}
+	})
+	require.NotEmpty(t, expr)
+	once := "count((" + expr + ") > 0.95 < 1.02)" // a Prometheus before 3.0 has 61 minutes in an hour
+	series := func(pod, nodeSet, values string) map[string]string {
+		return map[string]string{"series": `slurmtide_node_seconds_total{namespace="a",job="tide",pod="` + pod + `",nodeset="` + nodeSet + `",offering="",use="idle"}`, "values": values}
+	}
+	text, err := yaml.Marshal(map[string]any{"evaluation_interval": "1m", "tests": []any{map[string]any{
+		"interval": "30s",
+		"input_series": []any{ // one node of each for two hours; the bridge in pod a is gone after one
+			series("a", "cpu", "0+30x120 stale"), series("a", "dyn", "0+30x120 stale"), series("b", "cpu", "0+30x240"), series("b", "dyn", "_x120 0+30x120"),
+		},
+		"promql_expr_test": []any{
+			map[string]any{"expr": once, "eval_time": "90m", "exp_samples": []any{map[string]any{"labels": "{}", "value": 2}}},
+			map[string]any{"expr": once, "eval_time": "60m", "exp_samples": []any{map[string]any{"labels": "{}", "value": 2}}},
+		},
+	}}})
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "hours.yaml")
+	require.NoError(t, os.WriteFile(file, text, 0o644))
+	said, ok := promtool(t, "test", "rules", file)
+	assert.True(t, ok, said)
+}
