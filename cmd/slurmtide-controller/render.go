@@ -43,9 +43,10 @@ func renderCommand() *urfave.Command {
 			},
 			{
 				Name: "kube", ArgsUsage: "[FILE...]",
-				Usage: "print the objects of a Controller and its RestApis; without one, the account and rights of a bridge",
-				Description: reads + "What a Controller gets, without the controller: StatefulSet with slurmctld, bridge and slurmrestd, Services, ConfigMaps, account and rights. The Secrets with the keys are yours to\n" +
-					"make; standard error names them. What belongs to Accountings, LoginSets and Tokens only the controller makes.\n\nExample: slurmtide render kube --namespace slurm | kubectl apply -f -",
+				Usage: "print the objects of a Controller, its Accounting, RestApis and LoginSets; without one, the account and rights of a bridge",
+				Description: reads + "What a Controller gets, without the controller: StatefulSet with slurmctld, bridge and slurmrestd, Services, ConfigMaps, account and rights;\n" +
+					"slurmdbd, slurmrestd and login pods. The Secrets with keys, host keys and tokens are yours to make: standard error says which, and how. Nobody renews tokens then.\n" +
+					"slurmdbd.conf has the password of the database: the Secret with it has to be among the files, and what is printed is secret, too.\n\nExample: slurmtide render kube --namespace slurm | kubectl apply -f -",
 				Flags: []urfave.Flag{
 					cluster, namespace, domain, output(),
 					&urfave.StringFlag{Name: "image", EnvVars: []string{"SLURMTIDE_IMAGE"}, Usage: "image of slurmtide, for bridges (required with a Controller)"},
@@ -132,9 +133,7 @@ func renderKube(c *urfave.Context) error {
 		return err
 	}
 	for _, secret := range secrets {
-		name, key, _ := strings.Cut(secret, "/")
-		fmt.Fprintf(c.App.ErrWriter, "slurmtide: Secret %s of namespace %s, with %s, is yours to make: head -c 1024 /dev/urandom | kubectl -n %[2]s create secret generic %[1]s --from-file=%[3]s=/dev/stdin\n",
-			name, in.Controllers[0].Namespace, key)
+		fmt.Fprintf(c.App.ErrWriter, "slurmtide: %s\n", secret)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (l *Loop) applyAccounting(ctx context.Context, a *v1alpha1.Accounting) erro
 	if err != nil {
 		return err
 	}
-	conf, err := DbdConfig(a, strings.TrimRight(string(password), "\r\n"))
+	conf, err := DbdConfig(a, passwordIn(password))
 	if err != nil {
 		return &Problem{"InvalidConfig", err.Error()}
 	}
@@ -93,6 +93,9 @@ func (l *Loop) applyAccounting(ctx context.Context, a *v1alpha1.Accounting) erro
 	}
 	return l.applyAll(ctx, AccountingObjects(a, dbdHash(files[0], append(files, []byte(conf))...)))
 }
+
+// passwordIn is the password in a Secret's key, which files made by editors end with a line break.
+func passwordIn(data []byte) string { return strings.TrimRight(string(data), "\r\n") }
 
 // writeSecret makes a Secret that has an owner what it should be. It is not applied as other objects are, because Secrets are not watched: nobody shall have
 // to let us list them.
@@ -161,7 +164,7 @@ func (l *Loop) accountingOf(c *v1alpha1.Controller) (*v1alpha1.Controller, *v1al
 	if err != nil {
 		return nil, nil, err
 	}
-	return withKeysOf(c, a), a, nil
+	return WithKeysOf(c, a), a, nil
 }
 
 // lacksSlurmdbd is why an Accounting's slurmdbd does not answer, "" if it does, or if nobody knows.

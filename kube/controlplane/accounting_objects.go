@@ -172,8 +172,8 @@ func accountingJWTKeyRef(a *v1alpha1.Accounting) v1alpha1.KeyRef {
 	return *cmp.Or(a.Spec.JWTKeyRef, &made)
 }
 
-// accountingClient is the ConfigMap of AccountingClientConfig. It is the Controller's.
-func accountingClient(c *v1alpha1.Controller, a *v1alpha1.Accounting, s Settings) (Object, error) {
+// AccountingClient is the ConfigMap of AccountingClientConfig. It is the Controller's.
+func AccountingClient(c *v1alpha1.Controller, a *v1alpha1.Accounting, s Settings) (Object, error) {
 	files, err := AccountingClientConfig(c, a, s)
 	return &corev1.ConfigMap{
 		TypeMeta: typeMeta("v1", "ConfigMap"), ObjectMeta: owned(c.Namespace, accountingClientName(c.Name), controllerLabels(c), ownerOf(c, "Controller")), Data: files,

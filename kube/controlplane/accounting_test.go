@@ -153,10 +153,10 @@ func TestRestApiWithAccounting(t *testing.T) {
 	text := manifests(t, objects)
 	assert.Contains(t, text, "openapi/slurmctld,openapi/slurmdbd")
 	assert.Contains(t, text, "name: tide-config-accounting")
-	client, err := accountingClient(c, accounting(nil), settings)
+	client, err := AccountingClient(c, accounting(nil), settings)
 	require.NoError(t, err)
 	assert.Contains(t, manifests(t, []Object{client}), "AccountingStorageHost=records-accounting.slurm.svc.cluster.local\n    AccountingStoragePort=6819\n")
-	objects, err = ControllerObjects(withKeysOf(c, accounting(nil)), nil, settings)
+	objects, err = ControllerObjects(WithKeysOf(c, accounting(nil)), nil, settings)
 	require.NoError(t, err)
 	text = manifests(t, objects)
 	assert.NotContains(t, text, "slurmdbd")
@@ -192,7 +192,7 @@ func TestControllerKeys(t *testing.T) {
 				assert.Equal(t, k.ref.Name, k.of.Name)
 			}
 			if test.accounting != nil {
-				assert.Equal(t, k.ref, slurmKeyRef(withKeysOf(c, test.accounting)), "the pod has the key that is made")
+				assert.Equal(t, k.ref, slurmKeyRef(WithKeysOf(c, test.accounting)), "the pod has the key that is made")
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -64,6 +65,11 @@ func (l *Loop) jwks(ctx context.Context, namespace string, ref *v1alpha1.FileRef
 	if err != nil {
 		return "", fmt.Errorf("reading ConfigMap %s: %w", ref.Name, err)
 	}
+	return JWKSIn(m, *ref)
+}
+
+// JWKSIn is the JSON Web Key Set in a ConfigMap. A *Problem says what is wrong with it.
+func JWKSIn(m *corev1.ConfigMap, ref v1alpha1.FileRef) (string, error) {
 	text := m.Data[ref.Key]
 	if text == "" {
 		return "", &Problem{"ConfigFileMissing", fmt.Sprintf("%s: ConfigMap %s has no %s, or an empty one", jwksField, ref.Name, ref.Key)}

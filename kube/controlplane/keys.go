@@ -158,8 +158,8 @@ func (l *Loop) makeKey(ctx context.Context, k wantedKey) error {
 	return nil
 }
 
-// withKeysOf is a Controller that names its Accounting's keys where it names none of its own.
-func withKeysOf(c *v1alpha1.Controller, a *v1alpha1.Accounting) *v1alpha1.Controller {
+// WithKeysOf is a Controller that names its Accounting's keys where it names none of its own.
+func WithKeysOf(c *v1alpha1.Controller, a *v1alpha1.Accounting) *v1alpha1.Controller {
 	c = c.DeepCopy()
 	slurm, jwt := accountingSlurmKeyRef(a), accountingJWTKeyRef(a)
 	if c.Spec.SlurmKeyRef == nil {

@@ -145,7 +145,7 @@ func TestKeptKeys(t *testing.T) {
 		if name == "" {
 			return c
 		}
-		return withKeysOf(c, accounting(func(a *v1alpha1.Accounting) {
+		return WithKeysOf(c, accounting(func(a *v1alpha1.Accounting) {
 			a.Spec.SlurmKeyRef, a.Spec.JWTKeyRef = &v1alpha1.KeyRef{Name: name, Key: SlurmKey}, &v1alpha1.KeyRef{Name: name, Key: JWTKey}
 		}))
 	}

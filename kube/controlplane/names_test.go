@@ -23,7 +23,7 @@ func TestNamesDoNotMeet(t *testing.T) {
 	})
 	all, err := ControllerObjects(c, nil, settings)
 	require.NoError(t, err)
-	client, err := accountingClient(c, records, settings)
+	client, err := AccountingClient(c, records, settings)
 	require.NoError(t, err)
 	all = append(all, client, accountingSecret(records, "", ""))
 	all = append(all, AccountingObjects(records, "")...)

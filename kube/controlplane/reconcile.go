@@ -209,7 +209,7 @@ func (l *Loop) applyController(ctx context.Context, c *v1alpha1.Controller, acco
 		}
 	}
 	if accounting != nil {
-		client, err := accountingClient(c, accounting, l.o.Settings)
+		client, err := AccountingClient(c, accounting, l.o.Settings)
 		if err != nil {
 			return err
 		}

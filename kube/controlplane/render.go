@@ -92,10 +92,19 @@ func BridgeAccount(namespace string) []Object {
 	}
 }
 
-// Keys names the Secrets that a Controller's objects want and that the loop would make: name/key.
-func Keys(c *v1alpha1.Controller) []string {
-	slurm, jwt := slurmKeyRef(c), jwtKeyRef(c)
-	return []string{slurm.Name + "/" + slurm.Key, jwt.Name + "/" + jwt.Key}
+// AccountingFiles are the objects of an Accounting with the Secret that has slurmdbd.conf, for which the password is needed, and jwks, the key set of spec.jwksKeyRef or "".
+// The loop replaces slurmdbd's pod when its keys or the password change, too; here only slurmdbd.conf and the key set tell, since there is no key that the hash
+// of a password could be made with.
+func AccountingFiles(a *v1alpha1.Accounting, password []byte, jwks string) ([]Object, error) {
+	conf, err := DbdConfig(a, passwordIn(password))
+	if err != nil {
+		return nil, err
+	}
+	public, err := DbdConfig(a, "-")
+	if err != nil {
+		return nil, err
+	}
+	return append([]Object{accountingSecret(a, conf, jwks)}, AccountingObjects(a, dbdHash(nil, []byte(public), []byte(jwks)))...), nil
 }
 
 // YAML are objects as files have them: without owners, which only a live object can be.

@@ -28,8 +28,14 @@ import (
 type Input struct {
 	NodeSets    []*v1alpha1.NodeSet
 	Controllers []*v1alpha1.Controller
+	Accountings []*v1alpha1.Accounting
 	RestApis    []*v1alpha1.RestApi
+	LoginSets   []*v1alpha1.LoginSet
+	Tokens      []*v1alpha1.Token
 	ConfigMaps  []*corev1.ConfigMap
+	Secrets     []*corev1.Secret
+
+	all []*v1alpha1.Controller // also those of other clusters
 }
 
 // Read adds the objects of a file in YAML or JSON, those of Lists too. An object without a namespace gets the one given.
@@ -73,10 +79,18 @@ func (in *Input) add(text []byte, namespace string) error {
 		return addTo(&in.NodeSets, text, namespace)
 	case kind.Kind == "Controller" && ours:
 		return addTo(&in.Controllers, text, namespace)
+	case kind.Kind == "Accounting" && ours:
+		return addTo(&in.Accountings, text, namespace)
 	case kind.Kind == "RestApi" && ours:
 		return addTo(&in.RestApis, text, namespace)
+	case kind.Kind == "LoginSet" && ours:
+		return addTo(&in.LoginSets, text, namespace)
+	case kind.Kind == "Token" && ours:
+		return addTo(&in.Tokens, text, namespace)
 	case kind.Kind == "ConfigMap" && kind.APIVersion == "v1":
 		return addTo(&in.ConfigMaps, text, namespace)
+	case kind.Kind == "Secret" && kind.APIVersion == "v1":
+		return in.addSecret(text, namespace)
 	}
 	return nil
 }
@@ -114,6 +128,7 @@ func (in *Input) Select(cluster string) error {
 	case cluster != "" && !names[cluster]:
 		return fmt.Errorf("the files have no object of cluster %s: they have those of %s", cluster, strings.Join(append(all, "none")[:max(1, len(all))], ", "))
 	}
+	in.all = slices.Clone(in.Controllers)
 	in.NodeSets = slices.DeleteFunc(in.NodeSets, func(s *v1alpha1.NodeSet) bool { return s.Spec.ClusterRef.Name != cluster })
 	in.Controllers = slices.DeleteFunc(in.Controllers, func(c *v1alpha1.Controller) bool { return controlplane.ClusterName(c) != cluster })
 	if len(in.Controllers) > 1 {
@@ -127,42 +142,27 @@ func (in *Input) Select(cluster string) error {
 	return nil
 }
 
-func about(c *v1alpha1.Controller, err error) error {
-	return fmt.Errorf("%s %s: %w", "Controller", c.Name, err)
-}
-
 // config makes the files of a Controller.
 func (in *Input) config(s controlplane.Settings) (map[string]string, error) {
 	c := in.Controllers[0]
-	switch {
-	case c.Spec.JWKSKeyRef != nil:
-		return nil, about(c, errors.New("spec.jwksKeyRef: Secrets are not looked at: leave it out here"))
-	case c.Spec.AccountingRef != nil:
-		return nil, about(c, errors.New("spec.accountingRef: only the controller makes what belongs to an Accounting: leave it out here"))
+	accounting, err := in.accounting(c)
+	if err != nil {
+		return nil, err
 	}
-	cluster := controlplane.Cluster{Controller: c, NodeSets: in.NodeSets, Settings: s}
+	cluster := controlplane.Cluster{Controller: c, NodeSets: in.NodeSets, Accounting: accounting, Settings: s}
+	if cluster.JWKS, err = in.jwks(c.Namespace, c.Spec.JWKSKeyRef); err != nil {
+		return nil, about("Controller", c, err)
+	}
 	if err := cluster.ReadFiles(func(field string, refs []v1alpha1.ObjectRef) (map[string]string, error) {
 		return in.files(c, field, refs)
 	}); err != nil {
-		return nil, about(c, err)
+		return nil, about("Controller", c, err)
 	}
 	files, err := controlplane.Config(cluster)
 	if err != nil {
-		return nil, about(c, err)
+		return nil, about("Controller", c, err)
 	}
 	return files, nil
-}
-
-func (in *Input) files(c *v1alpha1.Controller, field string, refs []v1alpha1.ObjectRef) (map[string]string, error) {
-	all := map[string]string{}
-	for _, ref := range refs {
-		i := slices.IndexFunc(in.ConfigMaps, func(m *corev1.ConfigMap) bool { return m.Name == ref.Name && m.Namespace == c.Namespace })
-		if i < 0 {
-			return nil, fmt.Errorf("%s: the files have no ConfigMap %s of namespace %s: name the one that has it, too", field, ref.Name, c.Namespace)
-		}
-		maps.Copy(all, controlplane.FilesIn(in.ConfigMaps[i]))
-	}
-	return all, nil
 }
 
 // SlurmConf is the slurm.conf of the Controller; without one, or for a slurmctld outside of Kubernetes, the lines for somebody else's.
@@ -174,41 +174,9 @@ func (in *Input) SlurmConf(s controlplane.Settings) (string, error) {
 	switch {
 	case len(in.NodeSets) > 0:
 	case len(in.Controllers) > 0:
-		return "", about(in.Controllers[0], errors.New("spec.external: its slurm.conf is yours, and the files have no NodeSet to give it lines for"))
+		return "", about("Controller", in.Controllers[0], errors.New("spec.external: its slurm.conf is yours, and the files have no NodeSet to give it lines for"))
 	default:
 		return "", errors.New("the files have neither a NodeSet nor a Controller")
 	}
 	return controlplane.Lines(in.NodeSets)
-}
-
-// Kube are the objects of the Controller and its RestApis, and the names of the Secrets (name/key) that they want and that are not among them; without a
-// Controller, those for a bridge beside a slurmctld of one's own.
-func (in *Input) Kube(namespace string, s controlplane.Settings) (objects []controlplane.Object, secrets []string, err error) {
-	if len(in.Controllers) == 0 {
-		return controlplane.BridgeAccount(namespace), nil, nil
-	}
-	c := in.Controllers[0]
-	var files map[string]string
-	if c.Spec.External == nil {
-		if files, err = in.config(s); err != nil {
-			return nil, nil, err
-		}
-	}
-	if objects, err = controlplane.ControllerObjects(c, files, s); err != nil {
-		return nil, nil, about(c, err)
-	}
-	for _, r := range in.RestApis {
-		if r.Spec.ControllerRef.Name != c.Name || r.Namespace != c.Namespace {
-			continue
-		}
-		more, err := controlplane.RestApiObjects(r, c, nil, s)
-		if err != nil {
-			return nil, nil, fmt.Errorf("RestApi %s: %w", r.Name, err)
-		}
-		objects = append(objects, more...)
-	}
-	if c.Spec.External == nil {
-		objects, secrets = append([]controlplane.Object{controlplane.BridgeRole(s)}, objects...), controlplane.Keys(c)
-	}
-	return objects, secrets, nil
 }

@@ -122,10 +122,17 @@ metadata: {name: scripts}
 binaryData: {prolog.sh: IyEvYmluL3NoCg==}
 `
 
+func named(secrets []controlplane.Yours) (all []string) {
+	for _, s := range secrets {
+		all = append(all, s.Name+"/"+strings.Join(s.Keys, ","))
+	}
+	return all
+}
+
 func TestKube(t *testing.T) {
 	objects, secrets, err := input(t, examples+"cluster.yaml").Kube("slurm", settings)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"tide-auth-slurm/slurm.key", "tide-auth-jwths256/jwt_hs256.key"}, secrets)
+	assert.Equal(t, []string{"tide-auth-slurm/slurm.key", "tide-auth-jwths256/jwt_hs256.key", "portal/SLURM_JWT"}, named(secrets))
 	text, err := controlplane.YAML(objects)
 	require.NoError(t, err)
 	golden.Compare(t, "testdata/cluster.yaml", text)
@@ -192,8 +199,9 @@ func TestProblems(t *testing.T) {
 		"hostlist":        {set("a", "tide", "a-[3-1]"), "", "NodeSet a: "},
 		"two Controllers": {withFiles + scripts + "---\n" + strings.Replace(withFiles, "{name: tide}", "{name: b, namespace: b}", 1) + "---\n", "", "several clusters, b, tide"},
 		"no ConfigMap":    {withFiles, "", "Controller tide: spec.prologScriptRefs: the files have no ConfigMap scripts of namespace slurm: name the one that has it, too"},
-		"accounting":      {strings.Replace(withFiles, "spec:\n", "spec:\n  accountingRef: {name: a}\n", 1), "", "Controller tide: spec.accountingRef: only the controller makes"},
-		"JWKS":            {strings.Replace(withFiles, "spec:\n", "spec:\n  jwksKeyRef: {name: a, key: b}\n", 1), "", "Controller tide: spec.jwksKeyRef: Secrets are not looked at"},
+		"accounting":      {strings.Replace(withFiles, "spec:\n", "spec:\n  accountingRef: {name: a}\n", 1), "", "Controller tide: spec.accountingRef: the files have no Accounting a of namespace slurm: name the one"},
+		"JWKS":            {strings.Replace(withFiles, "spec:\n", "spec:\n  jwksKeyRef: {name: a, key: b}\n", 1), "", "Controller tide: spec.jwksKeyRef: the files have no ConfigMap a of namespace slurm: name the one"},
+		"no key set":      {strings.Replace(withFiles, "spec:\n", "spec:\n  jwksKeyRef: {name: files, key: more.conf}\n", 1), "", "Controller tide: spec.jwksKeyRef: it is no JSON Web Key Set"},
 		"a key of ours":   {strings.Replace(withFiles+scripts, "Include more.conf", "SlurmUser=root", 1), "", "Controller tide: spec.extraConf:1:1: SlurmUser cannot be set here"},
 	}
 	for name, test := range tests {

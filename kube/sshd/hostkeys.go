@@ -21,6 +21,12 @@ import (
 // hostKeyFile is a private host key of sshd, as sshd_config(5) calls them by default.
 var hostKeyFile = regexp.MustCompile(`^ssh_host_[a-z0-9]+_key$`)
 
+// HostKeyKinds are the kinds of keys that NewHostKeys makes, as ssh-keygen -t calls them.
+func HostKeyKinds() []string { return []string{"ecdsa", "ed25519"} }
+
+// HostKeyFile is the name of the private key of a kind.
+func HostKeyFile(kind string) string { return "ssh_host_" + kind + "_key" }
+
 // NewHostKeys makes host keys for sshd: private and public ones, by the names of their files. ECDSA is for clients that may not use Ed25519.
 func NewHostKeys(comment string) (map[string][]byte, error) {
 	edPublic, edPrivate, err := ed25519.GenerateKey(rand.Reader)
