@@ -135,6 +135,8 @@ func TestWrongValues(t *testing.T) {
 		"metrics TLS":     {"slurmtide", "scaler: {enabled: true, clusters: [{name: a, slurmrestd: b}], externalMetrics: {enabled: true}}", "scaler.externalMetrics wants TLS"},
 		"field of a CRD":  {"slurm", "controller: {spec: {extraconf: a}}", "at '/controller/spec': additional properties 'extraconf' not allowed"},
 		"type in a CRD":   {"slurm", "restApi: {spec: {replicas: many}}", "at '/restApi/spec/replicas': got string, want integer"},
+		"collector":       {"slurm", "controller: {spec: {bridge: {tracing: {endpoint: 'http://user:password@collector'}}}}", "at '/controller/spec/bridge/tracing/endpoint': 'http://user:password@collector' does not match pattern"},
+		"no collector":    {"slurm", "controller: {spec: {bridge: {tracing: {}}}}", "at '/controller/spec/bridge/tracing': missing property 'endpoint'"},
 		"no names":        {"slurm", "nodeSets: {cpu: {spec: {shape: {cpus: 1, realMemory: 100}}}}", "at '/nodeSets/cpu/spec': missing property 'nodeNames'"},
 		"login":           {"slurm", "loginSets: {a: {spec: {replica: 1}}}", "at '/loginSets/a/spec': additional properties 'replica' not allowed"},
 		"user":            {"slurm", "tokens: {a: {spec: {}}}", "at '/tokens/a/spec': missing property 'username'"},

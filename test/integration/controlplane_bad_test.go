@@ -34,10 +34,16 @@ func (p *plane) testValidation(t *testing.T) {
 	key := &v1alpha1.KeyRef{Name: "a", Key: "b"}
 	controllers := p.tide.SlurmtideV1alpha1().Controllers(p.ns)
 	for want, change := range map[string]func(*v1alpha1.Controller){
-		"spec.slurmctld.image is missing":                  func(c *v1alpha1.Controller) { c.Spec.Slurmctld = nil },
-		"metadata.name must be at most 40":                 func(c *v1alpha1.Controller) { c.Name = strings.Repeat("a", 41) },
-		"spec.external needs slurmKeyRef":                  func(c *v1alpha1.Controller) { c.Spec.External = &v1alpha1.ExternalController{Host: "h"} },
-		"spec.clusterName":                                 func(c *v1alpha1.Controller) { c.Spec.ClusterName = "Big" },
+		"spec.slurmctld.image is missing":  func(c *v1alpha1.Controller) { c.Spec.Slurmctld = nil },
+		"metadata.name must be at most 40": func(c *v1alpha1.Controller) { c.Name = strings.Repeat("a", 41) },
+		"spec.external needs slurmKeyRef":  func(c *v1alpha1.Controller) { c.Spec.External = &v1alpha1.ExternalController{Host: "h"} },
+		"spec.bridge.tracing.endpoint in body should match": func(c *v1alpha1.Controller) {
+			c.Spec.Bridge = &v1alpha1.BridgeOptions{Tracing: &v1alpha1.BridgeTracing{Endpoint: "http://user:password@collector"}}
+		},
+		"spec.bridge.page.scaler in body should match": func(c *v1alpha1.Controller) {
+			c.Spec.Bridge = &v1alpha1.BridgeOptions{Page: &v1alpha1.BridgePage{Scaler: "slurmtide-scaler:9443"}}
+		},
+		"spec.clusterName": func(c *v1alpha1.Controller) { c.Spec.ClusterName = "Big" },
 		"spec.backups needs slurmctld's state on a volume": func(c *v1alpha1.Controller) { c.Spec.Backups = 1 },
 		"spec.backups needs slurmctld's": func(c *v1alpha1.Controller) {
 			c.Spec.Backups, c.Spec.Persistence = 1, v1alpha1.Persistence{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}}
