@@ -51,7 +51,7 @@ trap cleanup EXIT
 step "images"
 images=("$(hack/images/build.sh slurmtide | tail -n 1)")
 case ${TAGS:-} in *controlplane* | *scale*) images+=("$(hack/images/build.sh mariadb | tail -n 1)") ;; esac
-case ${TAGS:-} in *controlplane*) images+=("$(hack/images/build.sh ldap | tail -n 1)") ;; esac
+case ${TAGS:-} in *controlplane*) images+=("$(hack/images/build.sh ldap | tail -n 1)" "$(hack/images/build.sh docker | tail -n 1)") ;; esac
 case ${TAGS:-} in *faults*) images+=("$(hack/images/build.sh faults | tail -n 1)") ;; esac
 checks=()
 for version in ${SLURM_VERSIONS:-24.11 26.05}; do

@@ -5,6 +5,7 @@
 #   hack/images/build.sh 26.05       slurmtide/slurm:26.05, from Debian forky
 #   hack/images/build.sh mariadb     slurmtide/mariadb:test, a database for tests of accounting, from Debian trixie
 #   hack/images/build.sh ldap        slurmtide/ldap:test, a directory for tests of sssd, from Debian trixie
+#   hack/images/build.sh docker      slurmtide/docker:test, a Docker daemon for tests of jobs that use one, from Debian trixie
 #   hack/images/build.sh slurmtide   slurmtide/slurmtide:dev, our own programs, built static
 #   hack/images/build.sh faults      slurmtide/slurmtide:faults, the same with a bridge that tests can kill at any step
 #
@@ -138,7 +139,8 @@ case "${1:-}" in
 26.05) build_debian slurm 26.05 forky finish.sh packages ;; # forky has no sssd
 mariadb) build_debian mariadb test trixie finish-mariadb.sh packages-mariadb ;;
 ldap) build_debian ldap test trixie finish-ldap.sh packages-ldap ;;
+docker) build_debian docker test trixie finish-docker.sh packages-docker ;;
 slurmtide) build_slurmtide dev ;;
 faults) build_slurmtide faults ;;
-*) die "usage: build.sh 24.11|26.05|mariadb|ldap|slurmtide|faults" ;;
+*) die "usage: build.sh 24.11|26.05|mariadb|ldap|docker|slurmtide|faults" ;;
 esac
