@@ -34,7 +34,7 @@ func testContainers(t *testing.T, version string) {
 	p := newPlane(t, version, "containers-")
 	p.describeLogin()
 	runKubectl(t, "-n", p.ns, "apply", "-f", "../../docs/examples/oci.yaml")
-	p.createController("SuspendTime=60\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\n", func(c *v1alpha1.Controller) {
+	p.createController("SuspendTime=200\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\n", func(c *v1alpha1.Controller) {
 		c.Spec.ConfigFileRefs = []v1alpha1.ObjectRef{{Name: "oci"}}
 		c.Spec.PrologScriptRefs = []v1alpha1.ObjectRef{{Name: "oci-prolog"}}
 		c.Spec.EpilogScriptRefs = []v1alpha1.ObjectRef{{Name: "oci-epilog"}}
