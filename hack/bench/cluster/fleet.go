@@ -60,30 +60,32 @@ func withFleet(nodes int) func(*stack.Options) {
 	}
 }
 
-// fleets measures each number of nodes with one job, and the first also with as many jobs as nodes.
+// mostTasks is how many tasks an array may have, by the default of MaxArraySize.
+const mostTasks = 1000
+
+// fleets measures each number of nodes with one job, and those that an array can want also with as many jobs as nodes.
 func (b *bench) fleets(kwok string, sizes []int) (all []fleet, err error) {
 	ns, stop, err := b.far(kwok, slices.Max(sizes))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	for _, f := range append([]fleet{{Nodes: sizes[0], Jobs: sizes[0]}}, single(sizes)...) {
+	for _, nodes := range sizes {
+		all = append(all, fleet{Nodes: nodes, Jobs: 1})
+		if nodes <= mostTasks {
+			all = append(all, fleet{Nodes: nodes, Jobs: nodes})
+		}
+	}
+	for i := range all {
+		f := &all[i]
 		if f.Direct, err = b.direct(ns, f.Nodes); err != nil {
 			return nil, fmt.Errorf("%d pods created directly: %w", f.Nodes, err)
 		}
-		if err := b.fleet(&f); err != nil {
+		if err := b.fleet(f); err != nil {
 			return nil, fmt.Errorf("%d nodes for %d jobs: %w", f.Nodes, f.Jobs, err)
 		}
-		all = append(all, f)
 	}
 	return all, nil
-}
-
-func single(sizes []int) (all []fleet) {
-	for _, n := range sizes {
-		all = append(all, fleet{Nodes: n, Jobs: 1})
-	}
-	return all
 }
 
 // far makes the NodeSet of the nodes that withFleet adds, and hosts for their pods.
