@@ -183,13 +183,17 @@ func TestDaemon(t *testing.T) {
 		}
 		return got.MetricValues[0].MetricValue, nil
 	}
-	for cluster, want := range map[string]int64{"one": 2, "two": 3} {
+	// On a busy machine figures are at times too old.
+	gives := func(cluster string, want int64) {
+		t.Helper()
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
 			got, err := value(cluster)
 			require.NoError(t, err)
 			assert.Equal(t, want, got)
 		}, 10*time.Second, 20*time.Millisecond, cluster)
 	}
+	gives("one", 2)
+	gives("two", 3)
 	for name, creds := range map[string]credentials.TransportCredentials{"no TLS": insecure.NewCredentials(), "no certificate": credentials.NewTLS(&tls.Config{RootCAs: certs.pool})} {
 		_, err := dial(creds).IsActive(ctx, ref("one"))
 		assert.Equal(t, codes.Unavailable, status.Code(err), name)
@@ -235,9 +239,7 @@ func TestDaemon(t *testing.T) {
 			said += err.Error() + "\n"
 			return strings.Contains(err.Error(), want)
 		}, 20*time.Second, 50*time.Millisecond, "%s: %s", text, log)
-		got, err := value("one")
-		require.NoError(t, err)
-		assert.EqualValues(t, 2, got)
+		gives("one", 2)
 		code, _ := get("/readyz")
 		assert.Equal(t, http.StatusOK, code, "it answers, if only with an error")
 		two.hangs.Store(false)
