@@ -41,7 +41,7 @@ test: vet lint unit page shells charts alerts simulate localcluster-unit fuzz ve
 vet: ## go vet, with every build tag
 	$(GO) vet ./...
 	$(GO) vet -tags integration ./...
-	$(GO) vet -tags integration,load,faults,keda,scale,controlplane,charts ./test/... ./powersave/bridge
+	$(GO) vet -tags integration,load,faults,keda,scale,controlplane,charts,mariadb ./test/... ./powersave/bridge
 	$(GO) vet -tags mutants ./powersave/sim
 	$(GO) vet -tags browser ./powersave/page
 	$(GO) vet -tags promtool ./test/monitoring
@@ -123,6 +123,10 @@ e2e-control-plane: ## slurmtide controller makes Slurm clusters of a few objects
 .PHONY: e2e-charts
 e2e-charts: ## the Helm charts from install to uninstall, under their own rights, both Slurm versions
 	TAGS=integration,controlplane,charts RUN=TestCharts hack/integration.sh
+
+.PHONY: e2e-mariadb
+e2e-mariadb: ## the real mariadb-operator makes slurmdbd's database, newest Slurm version; builds mariadb-operator once (see hack/mariadb-operator/README.md)
+	TAGS=integration,controlplane,mariadb RUN=TestMariaDBOperator SLURM_VERSIONS=$${SLURM_VERSIONS:-26.05} hack/integration.sh
 
 .PHONY: e2e-keda
 e2e-keda: ## the real KEDA, then a plain HPA, scale by Slurm's queue; builds KEDA once (see hack/keda/README.md). SLACK=30s lets figures be over their limits on a busy machine

@@ -14,6 +14,7 @@
 #   TAGS=integration,controlplane  slurmtide controller (make e2e-control-plane)
 #   TAGS=integration,controlplane,charts  the Helm charts (make e2e-charts)
 #   TAGS=integration,keda    tests with the real KEDA (make e2e-keda)
+#   TAGS=integration,controlplane,mariadb  a database by the real mariadb-operator (make e2e-mariadb)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 name=${NAME:-slurmtide-test}
@@ -76,6 +77,11 @@ case ${TAGS:-} in *charts*) crds=() ;; esac # a chart brings them
 case ${TAGS:-} in *keda*)
 	step "KEDA"
 	hack/keda/install.sh "$name"
+	;;
+esac
+case ${TAGS:-} in *mariadb*)
+	step "mariadb-operator"
+	hack/mariadb-operator/install.sh "$name"
 	;;
 esac
 step "tests"

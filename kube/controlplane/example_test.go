@@ -89,9 +89,9 @@ func TestAccountingExample(t *testing.T) {
 // The Accounting with a database of mariadb-operator asks for what that makes.
 func TestMariaDBExample(t *testing.T) {
 	all := documents(t, "../../docs/examples/mariadb.yaml")
-	require.Len(t, all, 2)
+	require.Len(t, all, 3)
 	var a v1alpha1.Accounting
-	require.NoError(t, manifest.Unmarshal([]byte(all[1]), &a))
+	require.NoError(t, manifest.Unmarshal([]byte(all[2]), &a))
 	var db struct {
 		Metadata struct{ Name string }
 		Spec     struct {
@@ -100,6 +100,17 @@ func TestMariaDBExample(t *testing.T) {
 		}
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(all[0]), &db))
+	var user struct {
+		Metadata struct{ Name string }
+		Spec     struct {
+			Name                 string
+			MariaDBRef           v1alpha1.ObjectRef
+			PasswordSecretKeyRef v1alpha1.KeyRef
+		}
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(all[1]), &user))
+	assert.Equal(t, []string{db.Metadata.Name + "-user", db.Metadata.Name, db.Spec.Username}, []string{user.Metadata.Name, user.Spec.MariaDBRef.Name, user.Spec.Name})
+	assert.Equal(t, db.Spec.PasswordSecretKeyRef, user.Spec.PasswordSecretKeyRef)
 	s := a.Spec.StorageConfig
 	assert.Equal(t, []string{db.Metadata.Name, db.Spec.Username, db.Spec.Database}, []string{s.Host, s.Username, s.Database})
 	assert.Equal(t, db.Spec.PasswordSecretKeyRef, s.PasswordKeyRef)
