@@ -171,7 +171,7 @@ func runBridge(c *urfave.Context) error {
 	config := bridge.Config{
 		Spool: sp, SpoolDir: dir, Slurm: slurm, Kubernetes: kube, Rooms: rooms, Log: log, Metrics: metrics, History: told, Version: c.App.Version,
 		Engine: powersave.Config{BadHardware: reasons},
-		Others: func() []powersave.NodeSetCounts { return d.Counts() }, OthersHosted: func() []powersave.Hosted { return d.Hosted() },
+		Others: func() []powersave.NodeSetCounts { return d.Counts() }, OthersBoots: func() []powersave.Boot { return d.Boots() }, OthersHosted: func() []powersave.Hosted { return d.Hosted() },
 		OnCounts: func(counts []powersave.NodeSetCounts) { a.Counts(counts); r.Counts(counts) },
 	}
 	var traced *traces.Traces

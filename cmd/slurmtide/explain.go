@@ -36,6 +36,9 @@ func explainCommand() *urfave.Command {
 				"it tells what the history in the spool directory knows." + explainStatus,
 			Flags: flags,
 			Action: func(c *urfave.Context) error {
+				if err := flagsFirst(c, "name"); err != nil {
+					return err
+				}
 				if c.NArg() != 1 || c.Args().First() == "" {
 					return cli.UsageError("explain %s wants one name, got %d arguments", name, c.NArg())
 				}
@@ -54,6 +57,9 @@ func explainCommand() *urfave.Command {
 					"it tells what the history in the spool directory knows. What a pending job counts for the scaler is asked, where it serves its metrics." + explainStatus,
 				Flags: append(scalerFlags("all"), flags...),
 				Action: func(c *urfave.Context) error {
+					if err := flagsFirst(c, "number"); err != nil {
+						return err
+					}
 					if c.NArg() != 1 {
 						return cli.UsageError("explain job wants the number of one job, got %d arguments", c.NArg())
 					}
@@ -76,6 +82,16 @@ func explainCommand() *urfave.Command {
 			named("nodeset", "its boots, what is not tried at present, and why", func(name string) history.Subject { return history.Subject{NodeSet: name} }),
 		},
 	}
+}
+
+// flagsFirst says it where a flag stands behind what is asked for: it is an argument then.
+func flagsFirst(c *urfave.Context, what string) error {
+	for _, arg := range c.Args().Slice() {
+		if strings.HasPrefix(arg, "-") {
+			return cli.UsageError("argument %q looks like a flag: flags come before the %s; see `%s --help`", arg, what, c.Command.HelpName)
+		}
+	}
+	return nil
 }
 
 // explanation is what is asked, and whom.

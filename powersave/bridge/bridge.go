@@ -74,6 +74,8 @@ type Config struct {
 	Engine     powersave.Config
 	// Others returns the figures of NodeSets that the engine is not told of, for status and metrics. Nil: there are none.
 	Others func() []powersave.NodeSetCounts
+	// OthersBoots returns their nodes that have a pod, for who asks what became of them. Nil: there are none.
+	OthersBoots func() []powersave.Boot
 	// OthersHosted returns their nodes whose pods have a host, for metrics. Nil: there are none.
 	OthersHosted func() []powersave.Hosted
 	// Parallel bounds the pods that are being created at once, and those that are being deleted. Default 64.

@@ -92,6 +92,7 @@ func (b *Bridge) Answer(ctx context.Context, subject history.Subject) (history.A
 			a.Boots = append(a.Boots, boot)
 		}
 	}
+	b.dynamic(&a)
 	var asking sync.WaitGroup // who asks waits a few seconds at most
 	asking.Go(func() { b.askSlurm(ctx, &a) })
 	if b.History != nil {
@@ -109,6 +110,20 @@ func (b *Bridge) Answer(ctx context.Context, subject history.Subject) (history.A
 		}
 	}
 	return a, nil
+}
+
+// dynamic adds nodes and NodeSets of mode Dynamic, which the engine and the history do not know.
+func (b *Bridge) dynamic(a *history.Answer) {
+	if b.OthersBoots != nil {
+		for _, boot := range b.OthersBoots() {
+			if boot.Node == a.Node || a.NodeSet != "" && boot.NodeSet == a.NodeSet {
+				a.Boots, a.Dynamic = append(a.Boots, boot), true
+			}
+		}
+	}
+	for _, c := range b.others() {
+		a.Dynamic = a.Dynamic || c.Name == a.NodeSet
+	}
 }
 
 // askSlurm adds how Slurm shows the subject now.

@@ -21,6 +21,8 @@ type Answer struct {
 	SlurmMissing    bool                      `json:"slurmMissing,omitempty"` // slurmctld does not know it, or has forgotten it
 	SlurmError      string                    `json:"slurmError,omitempty"`
 	KubernetesError string                    `json:"kubernetesError,omitempty"`
+	// Dynamic says that the node or NodeSet is of mode Dynamic: Boots has its nodes that serve, too, and the history nothing.
+	Dynamic bool `json:"dynamic,omitempty"`
 	// BridgeError says why only the history is known; the bridge itself leaves it empty.
 	BridgeError string `json:"bridgeError,omitempty"`
 }
@@ -171,6 +173,12 @@ func now(a Answer) []string {
 	nodes := map[state][]string{}
 	var order []state
 	for _, b := range a.Boots {
+		if b.Phase == powersave.PhaseRegistered { // of mode Dynamic alone
+			if a.Node != "" {
+				lines = append(lines, registered(b))
+			}
+			continue
+		}
 		k := state{b.Phase, b.Problem}
 		if nodes[k] == nil {
 			order = append(order, k)
@@ -200,6 +208,15 @@ func now(a Answer) []string {
 		}
 	}
 	return lines
+}
+
+// registered says where the slurmd of a node runs.
+func registered(b powersave.Boot) string {
+	line := fmt.Sprintf("%s: slurmd of NodeSet %s runs in a pod on %s", b.Node, b.NodeSet, cmp.Or(b.Host, "a host that is not known"))
+	if b.Offering != "" {
+		line += " (offering " + b.Offering + ")"
+	}
+	return line
 }
 
 var waitsFor = map[powersave.Phase]string{
@@ -274,8 +291,16 @@ func (s *Story) judge(a Answer, entries []Entry) {
 	} else {
 		s.Again = time.Time{}
 	}
+	if a.Dynamic && s.Why == "" {
+		if i := slices.IndexFunc(a.Boots, func(b powersave.Boot) bool { return b.Problem != "" }); i >= 0 {
+			s.Why = a.Boots[i].Problem
+			class, _, _ = strings.Cut(s.Why, ":")
+		}
+	}
 	if s.Why != "" || len(s.Next) > 0 {
-		s.Do = advice[class]
+		if s.Do = advice[class]; a.Dynamic {
+			s.Do = cmp.Or(dynamicAdvice[class], s.Do)
+		}
 	}
 }
 
@@ -316,6 +341,12 @@ var advice = map[string]string{
 	string(powersave.TroubleLost):      "look who took the pod: preemption, eviction, or a lost host",
 }
 
+// dynamicAdvice is what is different where slurmctld has no record that it could power up.
+var dynamicAdvice = map[string]string{
+	string(powersave.TroubleCrash):   "read slurmd's log: kubectl logs -f of the next pod, while the NodeSet tries again",
+	string(powersave.TroubleRefused): "make spec.shape and what slurmd finds agree",
+}
+
 // Advice is what people can do about trouble of this class; empty: there is none.
 func Advice(class string) string { return advice[class] }
 
@@ -334,6 +365,8 @@ func (s *Story) notes(a Answer) {
 		{a.BridgeError != "", "only the history is known: " + a.BridgeError},
 		{a.SlurmError != "", "Slurm cannot be asked: " + a.SlurmError},
 		{a.KubernetesError != "", "Kubernetes cannot be read: " + a.KubernetesError},
+		{a.Dynamic, "no history is kept of mode Dynamic: this is how it is now. What was before Kubernetes' Events of the NodeSet tell, and the bridge's log; " +
+			"what nodes are made for, slurmtide explain job, and /demand of the scaler"},
 		{a.LeftOut > 0, fmt.Sprintf("older entries that are left out: %d", a.LeftOut)},
 		{a.Broken > 0, fmt.Sprintf("lines of the history that cannot be read: %d; a bridge was killed while it wrote, or the disk is bad", a.Broken)},
 	} {

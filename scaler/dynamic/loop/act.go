@@ -182,10 +182,17 @@ func (l *Loop) Hosted() []powersave.Hosted {
 	return l.hosted
 }
 
-func (l *Loop) show(counts []powersave.NodeSetCounts, hosted []powersave.Hosted) {
+// Boots are their nodes that have a pod, likewise.
+func (l *Loop) Boots() []powersave.Boot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.counts, l.hosted = counts, hosted
+	return l.boots
+}
+
+func (l *Loop) show(counts []powersave.NodeSetCounts, hosted []powersave.Hosted, boots []powersave.Boot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts, l.hosted, l.boots = counts, hosted, boots
 }
 
 // stale says since when Slurm cannot be read; empty: it can, or could less than a minute ago.
@@ -208,7 +215,7 @@ func (l *Loop) publish(ctx context.Context, now time.Time) {
 	}
 	l.statusAt = now.Add(statusPause)
 	counts := l.planner.Counts(stale)
-	l.show(counts, l.planner.Hosted(stale))
+	l.show(counts, l.planner.Hosted(stale), l.planner.Boots())
 	l.Metrics.misses(l.planner.Misses())
 	if !now.Before(l.checkAt) {
 		clear(l.sent)

@@ -131,6 +131,7 @@ type Loop struct {
 	mu     sync.Mutex
 	counts []powersave.NodeSetCounts
 	hosted []powersave.Hosted
+	boots  []powersave.Boot
 }
 
 // New returns a Loop; Run starts it.
@@ -304,7 +305,7 @@ func (l *Loop) Lead(leading bool) {
 			close(l.over)
 		}
 		l.leading, l.planner, l.options = leading, nil, nil
-		l.show(nil, nil)
+		l.show(nil, nil, nil)
 		l.Metrics.misses(nil)
 		clear(l.sent)
 		l.start()
