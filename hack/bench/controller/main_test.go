@@ -1,0 +1,34 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestP99(t *testing.T) {
+	for within, want := range map[string]float64{"99": 0.05, "98": math.Inf(1)} {
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(`# TYPE h histogram
+h_bucket{kind="a",le="0.01"} 40
+h_bucket{kind="a",le="0.05"} 50
+h_bucket{kind="a",le="+Inf"} 50
+h_sum{kind="a"} 1
+h_count{kind="a"} 50
+h_bucket{kind="b",le="0.01"} 1
+h_bucket{kind="b",le="0.05"} ` + map[string]string{"99": "49", "98": "48"}[within] + `
+h_bucket{kind="b",le="+Inf"} 50
+h_sum{kind="b"} 1
+h_count{kind="b"} 50
+`))
+		require.NoError(t, err)
+		got, count := p99(families["h"].Metric)
+		assert.Equal(t, want, got, within)
+		assert.EqualValues(t, 100, count)
+	}
+}
