@@ -3,7 +3,7 @@
 # cluster of its own and takes it down; KEEP=1 leaves it. The machine should have nothing else to do.
 #
 #   SLURM_VERSION=24.11   (default 26.05)
-#   LIVES=4 SLOW_LIVES=2 STORMS=3 FLEETS=1000,10000 IDLE_NODES=100 IDLE_FOR=2m QUEUED_JOBS=20000
+#   LIVES=4 SLOW_LIVES=2 STORMS=3 FLEETS=1000,10000 IDLE_NODES=100 IDLE_FOR=2m QUEUED_JOBS=20000 CONTROLLER_IDLE_FOR=10m
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 name=${NAME:-slurmtide-bench}
@@ -39,7 +39,10 @@ KUBECONFIG=$("${cluster[@]}" kubeconfig)
 export KUBECONFIG
 go run ./hack/bench/cluster -slurm "$version" -lives "${LIVES:-4}" -lives-without-gate "${SLOW_LIVES:-2}" -storms "${STORMS:-3}" \
 	-kwok "$kwok" -fleets "${FLEETS:-1000,10000}" -idle-nodes "${IDLE_NODES:-100}" -idle-for "${IDLE_FOR:-2m}" -queued-jobs "${QUEUED_JOBS:-20000}" >out/bench-cluster.json
-go run ./hack/bench/report -resume out/bench-resume.json -cluster out/bench-cluster.json -engine out/bench-engine.txt -scaler out/bench-scaler.json \
+"${cluster[@]}" kubectl apply --server-side -f docs/examples/controller.yaml # the ClusterRole for bridges; the daemon itself runs beside the cluster
+"${cluster[@]}" kubectl -n slurmtide-system scale deployment slurmtide-controller --replicas=0
+go run ./hack/bench/controller -slurm "$version" -idle-for "${CONTROLLER_IDLE_FOR:-10m}" >out/bench-controller.json
+go run ./hack/bench/report -controller out/bench-controller.json -resume out/bench-resume.json -cluster out/bench-cluster.json -engine out/bench-engine.txt -scaler out/bench-scaler.json \
 	-demand out/bench-demand.txt -sim out/bench-sim.txt -exporter out/bench-exporter.txt -out out/bench.json -table out/bench.md || missed=1
 (cd hack/bench/plot && go run . -in ../../../out/bench.json -out ../../../out)
 [ -z "${missed:-}" ]

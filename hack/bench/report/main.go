@@ -45,12 +45,13 @@ func (r row) limit() string {
 
 // report is what out/bench.json holds.
 type report struct {
-	When    time.Time       `json:"when"`
-	CPUs    int             `json:"cpus"`
-	Rows    []row           `json:"rows"`
-	Resume  json.RawMessage `json:"resume"`
-	Cluster json.RawMessage `json:"cluster"`
-	Scaler  json.RawMessage `json:"scaler"`
+	When       time.Time       `json:"when"`
+	CPUs       int             `json:"cpus"`
+	Rows       []row           `json:"rows"`
+	Resume     json.RawMessage `json:"resume"`
+	Cluster    json.RawMessage `json:"cluster"`
+	Scaler     json.RawMessage `json:"scaler"`
+	Controller json.RawMessage `json:"controller"`
 }
 
 type spread struct {
@@ -71,6 +72,17 @@ type scaler struct {
 	P50     float64 `json:"p50_ms"`
 	P99     float64 `json:"p99_ms"`
 	Health  float64 `json:"health_p99_ms"`
+}
+
+type controller struct {
+	Clusters int     `json:"clusters"`
+	NodeSets int     `json:"nodesets"`
+	Ready    float64 `json:"ready_s"`
+	RSS      float64 `json:"rss_mib"`
+	Handling float64 `json:"handling_p99_ms"`
+	Handled  int     `json:"handled"`
+	Idle     float64 `json:"idle_s"`
+	Writes   float64 `json:"idle_writes"`
 }
 
 type cluster struct {
@@ -110,13 +122,14 @@ func main() {
 	clusterFile := flag.String("cluster", "", "JSON of bench/cluster")
 	engineFile := flag.String("engine", "", "output of the engine's Go benchmark")
 	scalerFile := flag.String("scaler", "", "JSON of bench/scaler")
+	controllerFile := flag.String("controller", "", "JSON of bench/controller")
 	simFile := flag.String("sim", "", "output of the simulator's Go benchmark")
 	demandFile := flag.String("demand", "", "output of the demand model's Go benchmark")
 	exporterFile := flag.String("exporter", "", "output of the exporter's Go benchmark")
 	out := flag.String("out", "", "where the joined JSON goes")
 	table := flag.String("table", "", "where the table goes as Markdown, for docs/benchmarks.md")
 	flag.Parse()
-	missed, err := run(*resumeFile, *clusterFile, *engineFile, *scalerFile, *demandFile, *simFile, *exporterFile, *out, *table)
+	missed, err := run(*resumeFile, *clusterFile, *controllerFile, *engineFile, *scalerFile, *demandFile, *simFile, *exporterFile, *out, *table)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench report:", err)
 		os.Exit(1)
@@ -127,7 +140,7 @@ func main() {
 	}
 }
 
-func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, exporterFile, out, table string) (missed int, err error) {
+func run(resumeFile, clusterFile, controllerFile, engineFile, scalerFile, demandFile, simFile, exporterFile, out, table string) (missed int, err error) {
 	rep := report{When: time.Now().UTC(), CPUs: runtime.NumCPU()}
 	var r resume
 	if rep.Resume, err = read(resumeFile, &r); err != nil {
@@ -139,6 +152,13 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, e
 	}
 	if c.GivenBack.P99 == 0 || c.GoesOn.P99 == 0 {
 		return 0, fmt.Errorf("%s has no times of jobs given back, or of a bridge that was killed", clusterFile)
+	}
+	var k controller
+	if rep.Controller, err = read(controllerFile, &k); err != nil {
+		return 0, err
+	}
+	if k.Handled == 0 {
+		return 0, fmt.Errorf("%s: nothing was handled", controllerFile)
 	}
 	var s scaler
 	if rep.Scaler, err = read(scalerFile, &s); err != nil {
@@ -209,6 +229,10 @@ func run(resumeFile, clusterFile, engineFile, scalerFile, demandFile, simFile, e
 	add("memory of what was decoded", q.DecodeMiB, 0, "MiB")
 	add("demand reckoned from it", q.Demand*1000, 300, "ms")
 	add("the same, memory", q.DemandMiB, 200, "MiB")
+	add(fmt.Sprintf("controller with %d clusters and %d NodeSets, memory", k.Clusters, k.NodeSets), k.RSS, 60, "MiB")
+	add("the same, an object handled, p99", k.Handling, 50, "ms")
+	add(fmt.Sprintf("the same, writes in %.0f s in which nothing changes", k.Idle), k.Writes, 0.5, "")
+	add("the same, until all clusters answer with their configuration in force", k.Ready, 0, "s")
 	const ten, model, harder = "BenchmarkTenThousandNodes", "BenchmarkDemand/requests=", "BenchmarkDemand/queue="
 	const scrape = "BenchmarkScrape/series="
 	for _, b := range []struct {
