@@ -291,8 +291,8 @@ func (b *bench) clean(ctx context.Context) error {
 	}
 	err = errors.Join(err, b.kube.CoreV1().PersistentVolumes().DeleteCollection(ctx, metav1.DeleteOptions{}, mine))
 	for range 300 {
-		if list, err := b.kube.CoreV1().Namespaces().List(ctx, mine); err == nil && len(list.Items) == 0 {
-			return nil
+		if list, failed := b.kube.CoreV1().Namespaces().List(ctx, mine); failed == nil && len(list.Items) == 0 {
+			return err
 		}
 		time.Sleep(time.Second)
 	}
