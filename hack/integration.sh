@@ -42,6 +42,7 @@ make build
 step "cluster $name"
 scratch=$(mktemp -d)
 cleanup() {
+	wait # for who still reads from it
 	rm -rf "$scratch"
 	[ -n "${KEEP:-}" ] && return
 	step "taking cluster $name down"

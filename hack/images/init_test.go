@@ -36,7 +36,7 @@ PartitionName=all Nodes=ALL Default=YES
 `
 
 // jobs are a step whose job leaves a process behind, and a batch job.
-const jobs = `srun sh -c 'setsid sleep 0.1 >/dev/null 2>&1 &'; sbatch --wait --output=/dev/null --wrap=true >/dev/null`
+const jobs = `srun --quiet sh -c 'setsid sleep 0.1 >/dev/null 2>&1 &'; sbatch --wait --output=/dev/null --wrap=true >/dev/null`
 
 // image is where the image is unpacked.
 func image(t *testing.T) string {

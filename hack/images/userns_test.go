@@ -76,7 +76,7 @@ func idMapped(t *testing.T, dir string, pid int) string {
 func TestUserNamespace(t *testing.T) {
 	pid := userNamespace(t)
 	environment := []string{"NODE_USERS=" + strconv.Itoa(pid), "NODE_ROOT=" + idMapped(t, image(t), pid)}
-	said, left := run(t, environment, `for user in root slurm; do setpriv --reuid $user --regid $user --init-groups srun sh -c 'id -u; cat /proc/self/uid_map | xargs; stat -c %u /etc/passwd'; done`, "tini", "-s", "--")
+	said, left := run(t, environment, `for user in root slurm; do setpriv --reuid $user --regid $user --init-groups srun --quiet sh -c 'id -u; cat /proc/self/uid_map | xargs; stat -c %u /etc/passwd'; done`, "tini", "-s", "--")
 	mapped := fmt.Sprintf("0 %d %d\n0", firstUser, users)
 	assert.Equal(t, "0\n"+mapped+"\n64030\n"+mapped, said, "with the image's files being root's")
 	assert.Empty(t, left)
