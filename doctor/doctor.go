@@ -76,7 +76,7 @@ func (w Wants) String() string {
 
 // Rules are all rules, those of files first.
 func Rules() []Rule {
-	return slices.Concat(textRules(), programRules(), hostRules(), timeRules(), parameterRules(), exceptionRules(), nodeRules(), gresRules(), podRules(), nodeSetRules(), accessRules())
+	return slices.Concat(textRules(), programRules(), hostRules(), timeRules(), parameterRules(), exceptionRules(), nodeRules(), gresRules(), podRules(), nodeSetRules(), accessRules(), runningRules())
 }
 
 // Check gives what all rules find: errors first, and by place within a severity.

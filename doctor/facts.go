@@ -32,6 +32,9 @@ type Facts struct {
 	// Kubernetes are the NodeSets, and Access is what the bridge can reach, if these were asked for.
 	Kubernetes *KubernetesFacts
 	Access     *AccessFacts
+
+	// Unread says what was to be looked at and could not be, and why. Rules about it say nothing.
+	Unread []string
 }
 
 // HostFacts are what slurmctld's host shows: its file system and what it knows of names.

@@ -86,6 +86,11 @@ type AccessFacts struct {
 	SlurmrestdError   string            // why slurmrestd could not be asked; empty also if it was not
 	Release           slurmconf.Version // of slurmrestd; zero: not known
 	Skew              time.Duration     // the API server's clock less ours; good to about a second
+	SlurmSkew         time.Duration     // slurmctld's clock less ours; likewise
+	Running           *RunningFacts     // nil: slurmctld was not asked, or did not answer
+	NameServers       []NameServer      // of this host, each asked for itself
+	QPS               float64           // requests per second that the bridge may make to the API server; 0: not known
+	Burst             int               // of them at once
 	Name              string            // of a node that was looked up
 	NameTook          time.Duration
 }
@@ -112,10 +117,19 @@ func otherVersion(f *Facts) []Finding {
 }
 
 func clockSkew(f *Facts) []Finding {
-	if f.Access == nil || f.Access.Skew.Abs() <= mostSkew {
+	if f.Access == nil {
 		return nil
 	}
-	return []Finding{found(slurmconf.Position{}, "set the clocks by one server", nil, "the API server's clock and this host's differ by %s", f.Access.Skew.Abs().Round(time.Second))}
+	var out []Finding
+	for _, clock := range []struct {
+		of   string
+		skew time.Duration
+	}{{"the API server", f.Access.Skew}, {"slurmctld", f.Access.SlurmSkew}} {
+		if clock.skew.Abs() > mostSkew {
+			out = append(out, found(slurmconf.Position{}, "set the clocks by one server", nil, "%s's clock and this host's differ by %s", clock.of, clock.skew.Abs().Round(time.Second)))
+		}
+	}
+	return out
 }
 
 func slowNames(f *Facts) []Finding {

@@ -146,8 +146,9 @@ var accessSamples = map[string]samplesOf{
 	},
 	"clock-skew": {
 		bad: map[string]sample{"behind": {access: &AccessFacts{Skew: -4 * time.Second}, byHand: true, want: []string{"warning: the API server's clock and this host's differ by 4s; set the clocks by one server"}},
-			"ahead": {access: &AccessFacts{Skew: time.Hour}, byHand: true, want: []string{"warning: the API server's clock and this host's differ by 1h0m0s; set the clocks by one server"}}},
-		good: map[string]sample{"a little": {access: &AccessFacts{Skew: -3 * time.Second}}, "not asked": {}},
+			"slurmctld's": {access: &AccessFacts{SlurmSkew: 4 * time.Second}, byHand: true, want: []string{"warning: slurmctld's clock and this host's differ by 4s; set the clocks by one server"}},
+			"ahead":       {access: &AccessFacts{Skew: time.Hour}, byHand: true, want: []string{"warning: the API server's clock and this host's differ by 1h0m0s; set the clocks by one server"}}},
+		good: map[string]sample{"a little": {access: &AccessFacts{Skew: -3 * time.Second, SlurmSkew: 3 * time.Second}}, "not asked": {}},
 	},
 	"slow-names": {
 		bad:  map[string]sample{"no answer": {access: &AccessFacts{Name: "cpu-0", NameTook: 5020 * time.Millisecond}, byHand: true, want: []string{"warning: looking up cpu-0 took 5s; correct /etc/resolv.conf until `getent hosts cpu-0` returns at once"}}},

@@ -103,7 +103,7 @@ func TestClean(t *testing.T) {
 // Every rule has samples in which it finds what it should, and others that are near to these in which it finds nothing.
 func TestRules(t *testing.T) {
 	samples := maps.Collect(func(yield func(string, samplesOf) bool) {
-		for _, some := range []map[string]samplesOf{textSamples, programSamples, hostSamples, timeSamples, parameterSamples, exceptionSamples, nodeSamples, gresSamples, podSamples, nodeSetSamples, accessSamples} {
+		for _, some := range []map[string]samplesOf{textSamples, programSamples, hostSamples, timeSamples, parameterSamples, exceptionSamples, nodeSamples, gresSamples, podSamples, nodeSetSamples, accessSamples, runningSamples} {
 			for name, s := range some {
 				if !yield(name, s) {
 					return

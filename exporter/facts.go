@@ -47,6 +47,7 @@ type Partition struct {
 // Diag is what sdiag shows. Times are microseconds.
 type Diag struct {
 	Since time.Time // of all counts
+	Now   time.Time // slurmctld's clock when it answered; zero: it did not tell
 
 	Threads, Agents, AgentThreads, AgentQueue, DBDQueue float64
 

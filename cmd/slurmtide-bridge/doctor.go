@@ -12,6 +12,7 @@ import (
 	"github.com/slurmtide/slurmtide/internal/daemon"
 	"github.com/slurmtide/slurmtide/internal/doctorcli"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
+	"github.com/slurmtide/slurmtide/kube/pods"
 )
 
 // doctorCommand is `slurmtide doctor live`.
@@ -29,6 +30,8 @@ func doctorCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "slurmrestd", EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path; empty: it is not asked"},
 			daemon.JWTKeyFlag(),
 			daemon.JWTUserFlag("SlurmUser"),
+			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "as the bridge is told"},
+			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "as the bridge is told"},
 		),
 		Action: runDoctor,
 	}
@@ -43,7 +46,8 @@ func runDoctor(c *urfave.Context) error {
 		if err != nil {
 			return err
 		}
-		config := live.Config{Kubernetes: kubernetes, Namespace: c.String("namespace"), Cluster: c.String("cluster"), Lookup: net.DefaultResolver.LookupHost}
+		config := live.Config{Kubernetes: kubernetes, Namespace: c.String("namespace"), Cluster: c.String("cluster"), Lookup: net.DefaultResolver.LookupHost,
+			NameServers: live.NameServers("/etc/resolv.conf"), QPS: c.Float64("kube-qps"), Burst: c.Int("kube-burst")}
 		if server := c.String("slurmrestd"); server != "" {
 			config.Slurmrestd = &slurmrest.Config{Server: server, Token: daemon.Tokens(c.String("jwt-key"), c.String("jwt-user")), Log: slog.New(slog.DiscardHandler)}
 		}

@@ -2,6 +2,7 @@
 package gather
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ func Files(slurmConf string, v slurmconf.Version, look Host) (doctor.Facts, erro
 	if f.Cluster == nil || look == HostNo {
 		return f, nil
 	}
-	h, err := host(&f, settings.Spool)
+	h, unread, err := host(&f, settings.Spool)
 	if err != nil {
 		if look == HostAuto {
 			return f, nil // where there is no SlurmUser there is no slurmctld
@@ -68,25 +69,28 @@ func Files(slurmConf string, v slurmconf.Version, look Host) (doctor.Facts, erro
 	}
 	if name, _ := os.Hostname(); look == HostYes || isController(f.Cluster, name) || anyProgram(f, h) {
 		f.Host = h
-		h.Nameless = nameless(f.OffNodes())
+		var unasked []string
+		h.Nameless, unasked = nameless(f.OffNodes())
+		f.Unread = slices.Concat(f.Unread, unread, unasked)
 	}
 	return f, nil
 }
 
 // nameless asks getent, which finds names as slurmctld does, with all that is configured on the host. Without it, or without an answer in
-// time, nothing can be said.
-func nameless(nodes []string) []string {
+// time, nothing can be said of a name.
+func nameless(nodes []string) (none, unread []string) {
 	const notFound = 2 // getent(1)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var out []string
 	for _, node := range nodes {
 		err := exec.CommandContext(ctx, "getent", "ahosts", node).Run()
 		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == notFound {
-			out = append(out, node)
+			none = append(none, node)
+		} else if err != nil {
+			unread = append(unread, fmt.Sprintf("the name %s: getent: %v", node, cmp.Or(ctx.Err(), err)))
 		}
 	}
-	return out
+	return none, unread
 }
 
 // isController tells whether a host is one of slurmctld's.
@@ -110,7 +114,7 @@ func anyProgram(f doctor.Facts, h *doctor.HostFacts) bool {
 }
 
 // host looks at the files. SlurmUser is root unless slurm.conf says otherwise.
-func host(f *doctor.Facts, spoolDir string) (*doctor.HostFacts, error) {
+func host(f *doctor.Facts, spoolDir string) (_ *doctor.HostFacts, unread []string, _ error) {
 	name := "root"
 	if s, ok := f.Cluster.Get("SlurmUser"); ok {
 		name, _, _ = strings.Cut(s.Value, "(")
@@ -121,38 +125,43 @@ func host(f *doctor.Facts, spoolDir string) (*doctor.HostFacts, error) {
 	}
 	uid, err := strconv.ParseUint(id, 10, 32)
 	if err != nil {
-		return nil, fmt.Errorf("this host knows no user %s, which is SlurmUser in slurm.conf; run on slurmctld's host, or with --host=no", name)
+		return nil, nil, fmt.Errorf("this host knows no user %s, which is SlurmUser in slurm.conf; run on slurmctld's host, or with --host=no", name)
 	}
 	h := &doctor.HostFacts{SlurmUser: uint32(uid), Spool: spoolDir, Keys: f.KeyFiles(), Files: map[string]doctor.FileFacts{}}
 	for i, key := range h.Keys {
 		if jwks := filepath.Join(filepath.Dir(key), "slurm.jwks"); filepath.Base(key) == "slurm.key" {
-			if file, ok := stat(jwks); ok && file.Exists {
+			if file, err := stat(jwks); err == nil && file.Exists {
 				h.Keys[i] = jwks
 			}
 		}
 	}
 	for _, name := range slices.Concat(f.Programs(), h.Keys, []string{spoolDir}) {
-		if file, ok := stat(name); ok {
+		if file, err := stat(name); err == nil {
 			h.Files[name] = file
+		} else {
+			unread = append(unread, err.Error())
 		}
 	}
-	return h, nil
+	return h, unread, nil
 }
 
-// stat tells of a file; ok is false if nothing can be said, as of one in a directory that this user may not search.
-func stat(name string) (_ doctor.FileFacts, ok bool) {
+// stat tells of a file. An error means that nothing can be said, as of one in a directory that this user may not search.
+func stat(name string) (doctor.FileFacts, error) {
 	if !filepath.IsAbs(name) {
-		return doctor.FileFacts{}, false
+		return doctor.FileFacts{}, fmt.Errorf("%s: not an absolute path", name)
 	}
 	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return doctor.FileFacts{}, nil
+	}
 	if err != nil {
-		return doctor.FileFacts{}, errors.Is(err, fs.ErrNotExist)
+		return doctor.FileFacts{}, err
 	}
 	file := doctor.FileFacts{Exists: true, Directory: info.IsDir(), Mode: uint32(info.Mode().Perm())}
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
 		file.Owner = sys.Uid
 	}
-	return file, true
+	return file, nil
 }
 
 // Version asks scontrol on this host which Slurm it is of; ok is false without one.

@@ -59,6 +59,17 @@ func TestFiles(t *testing.T) {
 	assert.Contains(t, f.Host.Keys, dir+"/slurm.jwks", "slurmctld takes it rather than slurm.key")
 }
 
+// A file that cannot be looked at is said, and no rule speaks of it.
+func TestUnread(t *testing.T) {
+	dir := write(t, map[string]string{"file": ""})
+	name := filepath.Join(dir, "slurm.conf")
+	require.NoError(t, os.WriteFile(name, []byte(conf+dir+"/file/resume\n"), 0o600))
+	f, err := Files(name, Newest, HostYes)
+	require.NoError(t, err)
+	assert.NotContains(t, f.Host.Files, dir+"/file/resume")
+	assert.Contains(t, f.Unread, "stat "+dir+"/file/resume: not a directory")
+}
+
 // The host's own way to find names decides.
 func TestNameless(t *testing.T) {
 	dir := write(t, map[string]string{
@@ -70,11 +81,14 @@ func TestNameless(t *testing.T) {
 	f, err := Files(filepath.Join(dir, "slurm.conf"), Newest, HostYes)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"off"}, f.Host.Nameless)
+	assert.Equal(t, []string{"the name trouble: getent: exit status 1"}, f.Unread)
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "getent")))
 	f, err = Files(filepath.Join(dir, "slurm.conf"), Newest, HostYes)
 	require.NoError(t, err)
 	assert.Empty(t, f.Host.Nameless, "without getent nothing can be said")
+	require.Len(t, f.Unread, 3, "that is said")
+	assert.Equal(t, `the name on: getent: exec: "getent": executable file not found in $PATH`, f.Unread[0])
 }
 
 // A slurm.conf of another host is looked at alone.

@@ -34,6 +34,9 @@ type Config struct {
 	Namespace, Cluster string            // no Cluster: ClusterName of slurm.conf
 	Slurmrestd         *slurmrest.Config // nil: it is not asked
 	Lookup             func(ctx context.Context, name string) ([]string, error)
+	NameServers        []string // host:port of each that this host asks
+	QPS                float64  // requests per second that the bridge may make to the API server, and Burst at once
+	Burst              int
 }
 
 // Read adds what they say to the facts of slurm.conf. What cannot be reached is a fact, too; an error is a configuration that cannot be used.
@@ -44,12 +47,14 @@ func Read(ctx context.Context, c Config, f *doctor.Facts) error {
 		}
 		c.Cluster = f.Cluster.Name.V
 	}
-	f.Access = &doctor.AccessFacts{}
+	f.Access = &doctor.AccessFacts{QPS: c.QPS, Burst: c.Burst}
 	if err := readKubernetes(ctx, c, f); err != nil {
 		return err
 	}
 	if c.Slurmrestd != nil {
-		readSlurmrestd(ctx, *c.Slurmrestd, f.Access)
+		readSlurmrestd(ctx, c, f)
+	} else {
+		f.Unread = append(f.Unread, "slurmrestd, and with it slurmctld's version, clock and nodes: --slurmrestd says where it is")
 	}
 	lookUp(ctx, c, f)
 	return nil
@@ -117,18 +122,13 @@ func NodeSets(sets []*v1alpha1.NodeSet) []doctor.NodeSet {
 	return all
 }
 
-// readSlurmrestd negotiates a version, which is also a request that slurmctld answers.
-func readSlurmrestd(ctx context.Context, config slurmrest.Config, a *doctor.AccessFacts) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	client, err := slurmrest.Dial(ctx, config)
+// version is zero if a release does not say.
+func version(release string) slurmconf.Version {
+	v, err := slurmconf.ParseVersion(release)
 	if err != nil {
-		a.SlurmrestdError = err.Error()
-		return
+		return slurmconf.Version{}
 	}
-	defer client.Close()
-	_, release := client.Version()
-	a.Release, _ = slurmconf.ParseVersion(release) // zero if it does not say
+	return v
 }
 
 // lookUp measures how long the name service takes for a node, which may well have no name now.
@@ -146,6 +146,7 @@ func lookUp(ctx context.Context, c Config, f *doctor.Facts) {
 		start := time.Now()
 		_, _ = c.Lookup(ctx, f.Access.Name) // refused is an answer, too
 		f.Access.NameTook = time.Since(start)
+		f.Access.NameServers = askServers(ctx, c.NameServers, f.Access.Name)
 		return
 	}
 }
@@ -180,7 +181,7 @@ func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
 		r.clock.mu.Lock()
-		r.clock.diff = date.Add(time.Second / 2).Sub(start.Add(r.clock.now().Sub(start) / 2))
+		r.clock.diff = apart(date, start, r.clock.now())
 		r.clock.mu.Unlock()
 	}
 	return answer, nil

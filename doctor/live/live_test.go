@@ -85,6 +85,9 @@ func apiServer(t *testing.T, refuse ...string) *rest.Config {
 				answer.Items = append(answer.Items, *ns)
 			}
 			assert.NoError(t, json.NewEncoder(w).Encode(answer))
+		case strings.HasSuffix(r.URL.Path, "/namespaces/slurm/pods"):
+			assert.Equal(t, "slurmtide.io/cluster=tide", r.URL.Query().Get("labelSelector"))
+			_, _ = w.Write([]byte(podList))
 		case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
 			body, err := io.ReadAll(r.Body)
 			assert.NoError(t, err)
@@ -117,10 +120,7 @@ func facts(t *testing.T) doctor.Facts {
 }
 
 func TestRead(t *testing.T) {
-	slurmrestd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"meta": {"slurm": {"version": {"major": "24", "minor": "11", "micro": "7"}, "release": "24.11.7"}}, "pings": [], "errors": [], "warnings": []}`))
-	}))
-	defer slurmrestd.Close()
+	slurmrestd := slurmctld(t, 2*time.Hour)
 	f := facts(t)
 	require.NoError(t, Read(t.Context(), Config{
 		Kubernetes: apiServer(t, "delete pods in slurm", "create podtemplates in slurm", "watch nodes in "), Namespace: "slurm",
@@ -143,6 +143,14 @@ func TestRead(t *testing.T) {
 	assert.Equal(t, slurmconf.Version{Major: 24, Minor: 11}, a.Release)
 	assert.Equal(t, "cpu-0", a.Name)
 	assert.Positive(t, a.NameTook)
+	assert.InDelta(t, 2*time.Hour, a.SlurmSkew, float64(2*time.Second))
+	assert.Equal(t, &doctor.RunningFacts{Nodes: []doctor.RunningNode{
+		{Name: "metal", Address: "192.0.2.1"},
+		{Name: "cpu-0", Cloud: true, Address: "192.0.2.9", Pod: []string{"10.1.0.1", "fd00::1"}},
+		{Name: "cpu-1", Cloud: true, Address: "cpu-1"},
+		{Name: "cpu-2", Cloud: true, Address: "10.1.0.3"},
+	}}, a.Running, "no names without cloud_dns; cpu-1 powers up; the pod of cpu-2 is in more networks")
+	assert.Empty(t, f.Unread)
 }
 
 // What cannot be reached is a finding, and the rest is looked at.
@@ -156,6 +164,7 @@ func TestReadNobody(t *testing.T) {
 	assert.Nil(t, f.Kubernetes)
 	assert.Contains(t, f.Access.KubernetesError, "connection refused")
 	assert.Contains(t, f.Access.SlurmrestdError, "connection refused")
+	assert.Nil(t, f.Access.Running)
 	var rules []string
 	for _, finding := range doctor.Check(f) {
 		rules = append(rules, finding.Rule)

@@ -66,7 +66,7 @@ func Run(c *urfave.Context, more func(*doctor.Facts) error) error {
 			return err
 		}
 	}
-	r := Report{SlurmConf: name, SlurmVersion: version.String(), VersionFrom: how, Host: facts.Host != nil, Findings: []Finding{}}
+	r := Report{SlurmConf: name, SlurmVersion: version.String(), VersionFrom: how, Host: facts.Host != nil, Unread: facts.Unread, Findings: []Finding{}}
 	findings := doctor.Check(facts)
 	for _, f := range findings {
 		r.Findings = append(r.Findings, finding(f))
@@ -102,11 +102,13 @@ func slurmVersion(c *urfave.Context, slurmConf string) (v slurmconf.Version, how
 
 // Report is what is printed as JSON or YAML.
 type Report struct {
-	SlurmConf    string    `json:"slurmConf"`
-	SlurmVersion string    `json:"slurmVersion"`
-	VersionFrom  string    `json:"versionFrom"` // where that is from
-	Host         bool      `json:"host"`        // programs, spool and keys of this host were looked at
-	Findings     []Finding `json:"findings"`    // errors first
+	SlurmConf    string `json:"slurmConf"`
+	SlurmVersion string `json:"slurmVersion"`
+	VersionFrom  string `json:"versionFrom"` // where that is from
+	Host         bool   `json:"host"`        // programs, spool and keys of this host were looked at
+	// Unread says what could not be looked at, and why: rules about it found nothing, which says nothing.
+	Unread   []string  `json:"unread,omitempty"`
+	Findings []Finding `json:"findings"` // errors first
 }
 
 // Finding is one of a Report.
@@ -198,7 +200,11 @@ func (r Report) text(colour bool) string {
 	if !r.Host {
 		b.WriteString(" Programs, spool and keys were not looked at; --host=yes does, on slurmctld's host.")
 	}
-	return b.String() + "\n"
+	b.WriteString("\n")
+	for _, what := range r.Unread {
+		b.WriteString("Not looked at: " + what + "\n")
+	}
+	return b.String()
 }
 
 func plural(n int, what string) string {

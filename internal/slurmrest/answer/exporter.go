@@ -175,6 +175,7 @@ func DecodeDiag(body io.Reader) (Envelope, exporter.Diag, error) {
 		Envelope
 		Statistics *struct {
 			Since        Number  `json:"req_time_start"`
+			Now          Number  `json:"req_time"`
 			Threads      float64 `json:"server_thread_count"`
 			Agents       float64 `json:"agent_count"`
 			AgentThreads float64 `json:"agent_thread_count"`
@@ -222,7 +223,7 @@ func DecodeDiag(body io.Reader) (Envelope, exporter.Diag, error) {
 		return w.Envelope, exporter.Diag{}, errors.New(`there are no "statistics" in it: is it slurmrestd's?`)
 	}
 	d := exporter.Diag{
-		Since: s.Since.Time(), Threads: s.Threads, Agents: s.Agents, AgentThreads: s.AgentThreads, AgentQueue: s.AgentQueue, DBDQueue: s.DBDQueue,
+		Since: s.Since.Time(), Now: s.Now.Time(), Threads: s.Threads, Agents: s.Agents, AgentThreads: s.AgentThreads, AgentQueue: s.AgentQueue, DBDQueue: s.DBDQueue,
 		Submitted: s.Submitted, Started: s.Started, Completed: s.Completed, Canceled: s.Canceled, Failed: s.Failed,
 		Main:           exporter.Cycles{Count: s.Count, Sum: s.Sum, Last: s.Last, Max: s.Max, Depth: s.Depth, Queue: s.Queue, Exits: s.Exits},
 		Backfill:       exporter.Cycles{Count: s.BackfillCount, Sum: s.BackfillSum, Last: s.BackfillLast, Max: s.BackfillMax, Depth: s.BackfillDepth, Queue: s.BackfillQueue, Exits: s.BackfillExits},
