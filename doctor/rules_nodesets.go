@@ -77,6 +77,13 @@ func nodeSetRules() []Rule {
 			check:  bootTimes,
 		},
 		{
+			Name: "max-powered-nodes", Severity: Warning, Wants: Kubernetes,
+			Why:    "slurmctld powers up no more nodes than that: floors are never reached, and jobs wait for nodes that serve nobody",
+			Remedy: "SlurmctldParameters=…,max_powered_nodes= above all spec.replicas together, or lower spec.replicas",
+			Source: "slurm.conf(5) SlurmctldParameters max_powered_nodes; docs/boots.md",
+			check:  maxPoweredNodes,
+		},
+		{
 			Name: "dynamic-room", Severity: Error, Wants: Kubernetes,
 			Why:    "nodes that register themselves have no room in slurmctld's tables and are refused",
 			Remedy: "MaxNodeCount with the nodes of slurm.conf and all names of Dynamic NodeSets together",
@@ -117,6 +124,7 @@ type NodeSet struct {
 	Features   []string
 	Partitions []string      // of mode Dynamic; nil: those with Nodes=ALL
 	Memory     int           // limit of container slurmd, MiB; 0: none
+	Floor      int           // spec.replicas
 	Deadline   time.Duration // spec.boot.deadline; 0: none
 	P95        time.Duration // of its boots; 0: not known yet
 	Topology   bool          // there is a spec.topology
@@ -329,6 +337,23 @@ func bootTimes(f *Facts) []Finding {
 		}
 	})
 	return out
+}
+
+func maxPoweredNodes(f *Facts) []Finding {
+	value, ok := f.word("SlurmctldParameters", "max_powered_nodes")
+	most, err := strconv.Atoi(value)
+	if !ok || err != nil {
+		return nil
+	}
+	floor := 0
+	for _, s := range f.nodeSets(false) {
+		floor += s.Floor
+	}
+	if floor <= most {
+		return nil
+	}
+	return []Finding{found(f.where("SlurmctldParameters"), fmt.Sprintf("set SlurmctldParameters=%s, or lower spec.replicas", joined(f, "SlurmctldParameters", fmt.Sprintf("max_powered_nodes=%d", floor+1))), nil,
+		"max_powered_nodes=%d, and spec.replicas of the NodeSets of mode Cloud is %d together", most, floor)}
 }
 
 func dynamicRoom(f *Facts) []Finding {

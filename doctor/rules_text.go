@@ -30,6 +30,13 @@ func textRules() []Rule {
 			check:  func(f *Facts) []Finding { return problems(f, true) },
 		},
 		{
+			Name: "unsupported-version", Severity: Error, text: true,
+			Why:    "the bridge refuses slurmrestd of other versions, and the rules here may not hold for them",
+			Remedy: "Slurm 24.11 to 26.05",
+			Source: "docs/versions.md",
+			check:  unsupported,
+		},
+		{
 			Name: "slurmtide-conf", Severity: Warning, text: true,
 			Why:    "the programs leave the line out and go on with the default",
 			Remedy: "correct the line, or remove it",
@@ -57,6 +64,17 @@ func problems(f *Facts, warnings bool) []Finding {
 		}
 	}
 	return out
+}
+
+// Versions of Slurm that Slurmtide works with: docs/versions.md.
+var oldest, newest = slurmconf.Version{Major: 24, Minor: 11}, slurmconf.Version{Major: 26, Minor: 5}
+
+func unsupported(f *Facts) []Finding {
+	of := func(v slurmconf.Version) int { return 100*v.Major + v.Minor }
+	if of(f.Version) >= of(oldest) && of(f.Version) <= of(newest) {
+		return nil
+	}
+	return []Finding{found(slurmconf.Position{}, fmt.Sprintf("use Slurm %s to %s, or give the right one with --slurm-version", oldest, newest), nil, "Slurm is %s", f.Version)}
 }
 
 // settings are what powersave/spool says of slurmtide.conf.

@@ -24,6 +24,13 @@ var textSamples = map[string]samplesOf{
 		},
 		good: map[string]sample{"clean": {}},
 	},
+	"unsupported-version": {
+		bad: map[string]sample{
+			"older": {version: "24.05", byHand: true, want: []string{"error: Slurm is 24.05; use Slurm 24.11 to 26.05, or give the right one with --slurm-version"}},
+			"newer": {version: "26.11", byHand: true, want: []string{"error: Slurm is 26.11; use Slurm 24.11 to 26.05, or give the right one with --slurm-version"}},
+		},
+		good: map[string]sample{"the oldest": {version: "24.11"}, "between": {version: "25.05"}, "the newest": {version: "26.05"}},
+	},
 	"slurmtide-conf": {
 		bad: map[string]sample{"a key that is not known": {conf: `slurmtide.conf line 1: unknown key "Spol"; the line is ignored`, byHand: true,
 			want: []string{`warning: slurmtide.conf line 1: unknown key "Spol"; the line is ignored; correct the line, or remove it`}}},

@@ -104,6 +104,15 @@ var nodeSetSamples = map[string]samplesOf{
 		good: map[string]sample{"before the deadline": {sets: set(func(s *NodeSet) { s.P95 = 540 * time.Second })}, "not known": {sets: set(nil)},
 			"a partition's is longer": {with: "PartitionName=b Nodes=cpu-1 ResumeTimeout=900", sets: set(func(s *NodeSet) { s.P95 = 541 * time.Second })}},
 	},
+	"max-powered-nodes": {
+		bad: map[string]sample{"less than the floors": {with: "SlurmctldParameters=a,max_powered_nodes=5", sets: append(set(func(s *NodeSet) { s.Floor = 4 }), set(func(s *NodeSet) { s.Floor = 2 })...), byHand: true,
+			want: []string{"slurm.conf:27:1: warning: max_powered_nodes=5, and spec.replicas of the NodeSets of mode Cloud is 6 together; set SlurmctldParameters=a,max_powered_nodes=7, or lower spec.replicas"}}},
+		good: map[string]sample{
+			"as many": {with: "SlurmctldParameters=a,max_powered_nodes=6", sets: set(func(s *NodeSet) { s.Floor = 6 })}, "no limit": {sets: set(func(s *NodeSet) { s.Floor = 6 })},
+			"mode Dynamic": {with: "SlurmctldParameters=a,max_powered_nodes=5", sets: dyn(func(s *NodeSet) { s.Floor = 6 })}, "no number": {with: "SlurmctldParameters=a,max_powered_nodes=x", sets: set(func(s *NodeSet) { s.Floor = 6 })},
+			"not asked": {with: "SlurmctldParameters=a,max_powered_nodes=5"},
+		},
+	},
 	"dynamic-room": {
 		bad: map[string]sample{
 			"none":      {sets: dyn(nil), want: []string{"slurm.conf: error: there is no MaxNodeCount, and NodeSet slurm/dyn is Dynamic; set MaxNodeCount=22, and restart slurmctld"}},

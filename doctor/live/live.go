@@ -108,6 +108,9 @@ func NodeSets(sets []*v1alpha1.NodeSet) []doctor.NodeSet {
 			CPUs: int(ns.Spec.Shape.CPUs), RealMemory: int(ns.Spec.Shape.RealMemory), Gres: ns.Spec.Shape.Gres, Features: ns.Spec.Shape.Features,
 			Partitions: ns.Spec.Partitions, Memory: int(pods.MemoryLimitMiB(&ns.Spec)), Topology: ns.Spec.Topology != nil, Problem: problems[ns.Name],
 		}
+		if ns.Spec.Replicas != nil {
+			set.Floor = int(*ns.Spec.Replicas)
+		}
 		if b := ns.Spec.Boot; b != nil && b.Deadline != nil {
 			set.Deadline = b.Deadline.Duration
 		}

@@ -30,6 +30,7 @@ const nodeSets = `
   spec:
     clusterRef: {name: tide}
     nodeNames: cpu-[0-9]
+    replicas: 3
     shape: {cpus: 4, realMemory: 8000, gres: "gpu:2", features: [fast]}
     boot: {deadline: 4m, provisioningRequest: {className: x}}
     topology: {}
@@ -66,7 +67,7 @@ func TestNodeSets(t *testing.T) {
 	got[1].Problem = ""
 	assert.Equal(t, []doctor.NodeSet{
 		{Name: "slurm/cpu", Nodes: list(t, "cpu-[0-9]"), CPUs: 4, RealMemory: 8000, Gres: "gpu:2", Features: []string{"fast"}, Memory: 8128,
-			Deadline: 4 * time.Minute, P95: 12500 * time.Millisecond, Topology: true},
+			Floor: 3, Deadline: 4 * time.Minute, P95: 12500 * time.Millisecond, Topology: true},
 		{Name: "slurm/dyn", Dynamic: true, Nodes: list(t, "cpu-9,dyn-[0-9]"), CPUs: 1, RealMemory: 1000, Partitions: []string{"dyn"}},
 	}, got)
 }
