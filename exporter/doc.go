@@ -16,5 +16,5 @@
 // # How many series
 //
 // States, flags, uses and reasons are fixed sets of words, and a word of a Slurm to come counts as "other". Partitions and types of generic resources are as many as
-// slurm.conf has. Nodes and users have series of their own only if Options say so; jobs never have.
+// slurm.conf has. Nodes, users and jobs have series of their own only if Options say so; jobs no more than those say.
 package exporter

@@ -12,8 +12,10 @@ type Node struct {
 	State      powersave.NodeState
 	Partitions []string
 
-	CPUs, AllocCPUs     int64 // without those that are set apart for slurmd (CoreSpecCount, CpuSpecList)
+	CPUs, AllocCPUs     int64 // without SpecCPUs
+	SpecCPUs            int64 // set apart for the system (CoreSpecCount, CpuSpecList)
 	Memory, AllocMemory int64 // MiB
+	SpecMemory          int64 // MiB of Memory, likewise (MemSpecLimit)
 	FreeMemory          int64 // MiB, as the operating system says; negative: slurmd has not told
 	Load                int64 // hundredths; negative: slurmd has not told
 	Gres, GresUsed      string
@@ -34,6 +36,16 @@ type Job struct {
 	TRES       string // what each task has, or asks for: "cpu=4,mem=800M,node=2,gres/gpu=1"
 	CPUs       int64  // likewise, where TRES has none
 	Nodes      int64  // likewise
+
+	// For series of its own.
+	ID        uint32
+	ArrayJob  uint32 // 0: it is of no array
+	ArrayTask string // empty, too, for the record of pending tasks
+	Name, QOS string
+	NodeList  string    // the nodes that it has, as a hostlist
+	Submit    time.Time // these are zero if slurmctld has none
+	Start     time.Time
+	End       time.Time // of a job that runs: when its time limit is over
 }
 
 // Partition is what slurm.conf and scontrol say of a partition.
@@ -83,4 +95,5 @@ type RPC struct {
 type Options struct {
 	PerNode bool // several for each node
 	PerUser bool // several for each user and account
+	PerJob  int  // several for each job that has nodes, for as many as this
 }

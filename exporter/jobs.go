@@ -61,13 +61,14 @@ type JobTally struct {
 	partitions   map[byState]*load // without account
 	users        map[byState]*load
 	oldest       map[string]time.Time // by partition
+	own          ownJobs
 }
 
 // NewJobTally counts from zero. Jobs that are eligible later than now do not wait yet. The partitions are told of also while they have no jobs.
 func NewJobTally(now time.Time, o Options, partitions ...string) *JobTally {
 	t := &JobTally{
 		now: now, options: o, flags: map[powersave.JobState]int64{}, reasons: map[string]int64{},
-		all: map[string]*load{}, partitions: map[byState]*load{}, users: map[byState]*load{}, oldest: map[string]time.Time{},
+		all: map[string]*load{}, partitions: map[byState]*load{}, users: map[byState]*load{}, oldest: map[string]time.Time{}, own: ownJobs{most: o.PerJob},
 	}
 	for _, p := range partitions {
 		for _, state := range active {
@@ -95,6 +96,7 @@ func (t *JobTally) Add(j Job) {
 		l = load{tasks, tasks * l.cpus, tasks * l.nodes, tasks * l.gpus, float64(tasks) * l.memory}
 	}
 	plus(t.all, state, l)
+	t.own.add(&j)
 	for _, f := range jobFlags {
 		if j.State.Any(f.flag) {
 			t.flags[f.flag] += tasks
@@ -237,6 +239,7 @@ func (t *JobTally) Samples() []Sample {
 		out.add(mUserCPUs, l.cpus, k.name, k.account, k.state)
 		out.add(mUserGPUs, l.gpus, k.name, k.account, k.state)
 	}
+	t.own.samples(&out)
 	return out.list
 }
 

@@ -19,7 +19,8 @@ type Metric struct {
 	Name    string
 	Help    string // with unit and source
 	Labels  []string
-	Counter bool // it only grows, but for slurmctld's resets
+	Counter bool      // it only grows, but for slurmctld's resets
+	Buckets []float64 // upper bounds; given: it is a histogram
 	Source  Source
 	Needs   string // the flag that asks for it, if one must
 }
@@ -29,6 +30,37 @@ type Sample struct {
 	Metric *Metric
 	Labels []string // values, as many as Metric.Labels
 	Value  float64
+	Counts *Histogram // in place of Value, if Metric has Buckets
+}
+
+// Histogram counts values by the Buckets of its metric.
+type Histogram struct {
+	Count uint64
+	Sum   float64
+	Below []uint64 // how many were at most that large
+}
+
+func (h *Histogram) observe(m *Metric, v float64) {
+	if h.Below == nil {
+		h.Below = make([]uint64, len(m.Buckets))
+	}
+	h.Count, h.Sum = h.Count+1, h.Sum+v
+	for i, most := range m.Buckets {
+		if v <= most {
+			h.Below[i]++
+		}
+	}
+}
+
+// Type is Prometheus's word for the metric.
+func (m *Metric) Type() string {
+	switch {
+	case m.Buckets != nil:
+		return "histogram"
+	case m.Counter:
+		return "counter"
+	}
+	return "gauge"
 }
 
 // samples are a list that grows.
@@ -37,7 +69,7 @@ type samples struct{ list []Sample }
 func (s *samples) add(m *Metric, n int64, labels ...string) { s.value(m, float64(n), labels...) }
 
 func (s *samples) value(m *Metric, v float64, labels ...string) {
-	s.list = append(s.list, Sample{m, labels, v})
+	s.list = append(s.list, Sample{Metric: m, Labels: labels, Value: v})
 }
 
 // Catalogue has every metric.
@@ -59,15 +91,34 @@ func node(name, help string, labels ...string) *Metric {
 	return m
 }
 
-func nodeCounter(name, help string) *Metric {
-	m := node(name, help)
+func nodeCounter(name, help string, labels ...string) *Metric {
+	m := node(name, help, labels...)
 	m.Counter = true
+	return m
+}
+
+func spell(name, help string) *Metric {
+	m := gauge(FromNodes, name, help)
+	m.Buckets = []float64{60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86_400, 3 * 86_400, 7 * 86_400}
+	return m
+}
+
+func job(name, help string, labels ...string) *Metric {
+	m := gauge(FromJobs, name, help, append([]string{"job_id"}, labels...)...)
+	m.Needs = "--per-job"
 	return m
 }
 
 func user(source Source, name, help string, labels ...string) *Metric {
 	m := gauge(source, name, help, append([]string{"user"}, labels...)...)
 	m.Needs, m.Counter = "--per-user", source == FromDiag
+	return m
+}
+
+// leftOut is no metric of a job, and wants the flag all the same.
+func leftOut() *Metric {
+	m := gauge(FromJobs, "slurm_jobs_left_out", "Jobs that have nodes, but no series of their own (what: jobs), or no slurm_job_node (nodes), since --per-job allows no more.", "what")
+	m.Needs = "--per-job"
 	return m
 }
 
@@ -88,6 +139,8 @@ var (
 	mGPUSeconds   = counter(FromNodes, "slurm_gpu_seconds_total", "Seconds of GPUs by type and use, summed up by the exporter from read to read; times without reads are not in it.", "type", "use")
 	mNodeSeconds  = counter(FromNodes, "slurm_nodes_seconds_total", "Seconds of nodes by state, summed up by the exporter from read to read; times without reads are not in it.", "state")
 	mNodesFailed  = counter(FromNodes, "slurm_nodes_failures_total", "Nodes that have become down, not_responding or invalid, as reads show it; a node that is drained has not failed.", "state")
+	mUnavailable  = spell("slurm_nodes_unavailable_seconds", "How long nodes were down, not_responding, invalid, drained or rebooting, when that has ended; what began before the exporter did, or ended while it could not read, is not in it.")
+	mDraining     = spell("slurm_nodes_draining_seconds", "How long nodes were draining, with jobs on them, when that has ended; what began before the exporter did, or ended while it could not read, is not in it.")
 
 	mPartitionNodes  = gauge(FromNodes, "slurm_partition_nodes", "Nodes of a partition by state; a node may be in several partitions.", "partition", "state")
 	mPartitionCPUs   = gauge(FromNodes, "slurm_partition_cpus", "CPUs of a partition's nodes by use, whichever partition's jobs have them.", "partition", "use")
@@ -100,12 +153,15 @@ var (
 	mNodePartition       = node("slurm_node_partition", "1 for each partition of the node.", "partition")
 	mNodeCPUs            = node("slurm_node_cpus", "CPUs of the node for jobs.")
 	mNodeCPUsAllocated   = node("slurm_node_cpus_allocated", "CPUs of the node that jobs have.")
+	mNodeCPUsSpec        = node("slurm_node_cpus_specialized", "CPUs of the node that are set apart for the system (CoreSpecCount, CpuSpecList), beside those for jobs.")
 	mNodeMemory          = node("slurm_node_memory_bytes", "Bytes of the node's RealMemory.")
 	mNodeMemoryAllocated = node("slurm_node_memory_allocated_bytes", "Bytes of the node's RealMemory that jobs have asked for.")
+	mNodeMemorySpec      = node("slurm_node_memory_specialized_bytes", "Bytes of the node's RealMemory that are set apart for the system (MemSpecLimit).")
 	mNodeMemoryFree      = node("slurm_node_memory_free_bytes", "Bytes that the node's operating system had free when slurmd last told.")
 	mNodeLoad            = node("slurm_node_load", "Load average of the node's operating system when slurmd last told.")
 	mNodeGres            = node("slurm_node_gres", "Generic resources of the node.", "gres", "type")
 	mNodeFailed          = nodeCounter("slurm_node_failures_total", "How often the node has failed, as in slurm_nodes_failures_total.")
+	mNodeGPUSeconds      = nodeCounter("slurm_node_gpu_seconds_total", "Seconds of the node's GPUs by type and use, as in slurm_gpu_seconds_total; a use appears when it is first seen, and all of a node go with it.", "type", "use")
 	mNodeGresAllocated   = node("slurm_node_gres_allocated", "Generic resources of the node that jobs have.", "gres", "type")
 
 	mJobs        = gauge(FromJobs, "slurm_jobs", "Jobs by base state; each task of an array is one, and each component of a het job. Ended ones count until slurmctld forgets them (MinJobAge).", "state")
@@ -122,6 +178,18 @@ var (
 	mPartitionJobsCPUs = gauge(FromJobs, "slurm_partition_jobs_cpus", "CPUs that a partition's jobs have, or ask for, by the jobs' state.", "partition", "state")
 	mPartitionJobsGPUs = gauge(FromJobs, "slurm_partition_jobs_gpus", "GPUs in the TRES of a partition's jobs, by their state.", "partition", "state")
 	mOldest            = gauge(FromJobs, "slurm_partition_oldest_pending_timestamp_seconds", "When the job that has waited longest became eligible, in seconds since 1970; held jobs and those that wait for others are left out.", "partition")
+
+	mJobInfo = job("slurm_job_info", "1 for each job that has nodes, up to --per-job of them, those that started first; name: its first 200 bytes; array_job and array_task are empty unless it is a task of an array.",
+		"name", "user", "account", "partition", "qos", "array_job", "array_task")
+	mJobState  = job("slurm_job_state", "1 for the state the job is in: configuring (its nodes boot), running, suspended, completing.", "state")
+	mJobNode   = job("slurm_job_node", "1 for each node of the job; ten times --per-job in all, a job's nodes all or none.", "node")
+	mJobCPUs   = job("slurm_job_cpus", "CPUs that the job has.")
+	mJobMemory = job("slurm_job_memory_bytes", "Bytes of memory in the job's TRES.")
+	mJobGPUs   = job("slurm_job_gpus", "GPUs in the job's TRES.")
+	mJobSubmit = job("slurm_job_submit_timestamp_seconds", "When the job was submitted, in seconds since 1970.")
+	mJobStart  = job("slurm_job_start_timestamp_seconds", "When the job started, in seconds since 1970.")
+	mJobEnd    = job("slurm_job_end_timestamp_seconds", "When the job's time limit is over, in seconds since 1970; without a limit slurmctld says a year after its start. Of one that is completing: when it ended.")
+	mLeftOut   = leftOut()
 
 	mUserJobs = user(FromJobs, "slurm_user_jobs", "Pending, running and suspended jobs of a user in an account.", "account", "state")
 	mUserCPUs = user(FromJobs, "slurm_user_cpus", "CPUs that the jobs of a user in an account have, or ask for.", "account", "state")

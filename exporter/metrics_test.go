@@ -20,7 +20,8 @@ func TestCatalogue(t *testing.T) {
 		assert.Regexp(t, `^[A-Z1].*\. Source: GET .*\.$`, m.Help, m.Name)
 		assert.Contains(t, Sources, m.Source, m.Name)
 		for _, label := range m.Labels {
-			assert.NotContains(t, []string{"job", "job_id", "cluster"}, label, m.Name)
+			assert.NotContains(t, []string{"job", "cluster"}, label, m.Name)
+			assert.False(t, label == "job_id" && m.Needs != "--per-job", m.Name)
 			assert.False(t, (label == "node" || label == "user" || label == "account") && m.Needs == "", "%s{%s} without a flag", m.Name, label)
 		}
 	}
@@ -32,6 +33,9 @@ func TestEverySampleIsInCatalogue(t *testing.T) {
 		nodes, jobs := NewNodeTally(o), NewJobTally(time.Unix(100, 0), o)
 		nodes.Add(Node{Name: "n", State: powersave.NodeIdle | powersave.NodeCloud, Partitions: []string{"p"}, CPUs: 1, Memory: 1, Gres: "gpu:1"})
 		jobs.Add(Job{State: powersave.JobPending, Partitions: "p", User: "u", Eligible: time.Unix(50, 0)})
+		jobs.Add(Job{State: powersave.JobRunning, ID: 7, Partitions: "p", NodeList: "n", Submit: time.Unix(50, 0), Start: time.Unix(60, 0), End: time.Unix(70, 0)})
+		var nodeGPUs NodeGPUSeconds
+		nodeGPUs.Read(time.Unix(0, 0), nodes.NodeGPUs(), time.Minute)
 		var gpus GPUSeconds
 		gpus.Read(time.Unix(0, 0), nodes.GPUs(), time.Minute)
 		var sums NodeSums
@@ -42,15 +46,16 @@ func TestEverySampleIsInCatalogue(t *testing.T) {
 		one := map[string]float64{"end_job_queue": 1}
 		diag := Diag{Since: time.Unix(1, 0), BackfillAt: time.Unix(1, 0), Main: Cycles{Exits: one}, RPCs: []RPC{{Name: "REQUEST_PING"}}, Users: []RPC{{Name: "u"}}}
 		have := map[*Metric]bool{}
-		for _, list := range [][]Sample{nodes.Samples(), jobs.Samples(), gpus.Samples(), sums.Samples(o), diag.Samples(o), PartitionSamples([]Partition{{Name: "p", State: "UP"}})} {
+		for _, list := range [][]Sample{nodes.Samples(), jobs.Samples(), gpus.Samples(), nodeGPUs.Samples(), sums.Samples(o), diag.Samples(o), PartitionSamples([]Partition{{Name: "p", State: "UP"}})} {
 			for _, s := range list {
 				have[s.Metric] = true
 				assert.Len(t, s.Labels, len(s.Metric.Labels), s.Metric.Name)
+				assert.Equal(t, s.Metric.Type() == "histogram", s.Counts != nil, s.Metric.Name)
 			}
 		}
 		return have
 	}
-	asked, plain := all(Options{PerNode: true, PerUser: true}), all(Options{})
+	asked, plain := all(Options{PerNode: true, PerUser: true, PerJob: 1}), all(Options{})
 	for _, m := range Catalogue {
 		assert.True(t, asked[m], "%s never has a sample", m.Name)
 		assert.Equal(t, m.Needs == "", plain[m], m.Name)
@@ -105,4 +110,40 @@ func TestGPUSeconds(t *testing.T) {
 	s.Read(at(1030), map[string]Amount{"h100": {Allocated: 8}}, time.Minute)
 	s.Read(at(1000), map[string]Amount{"h100": {Allocated: 8}}, time.Minute)
 	assert.InDelta(t, 110, value(t, s.Samples(), mGPUSeconds, "h100", "allocated"), 0, "a clock that was set back takes nothing away")
+}
+
+// A node's sums go on while it is there, those of a use begin with 0 when it is first seen, and they go with the node.
+func TestNodeGPUSeconds(t *testing.T) {
+	var s NodeGPUSeconds
+	read := func(seconds int64, nodes ...Node) {
+		tally := NewNodeTally(Options{PerNode: true})
+		for _, n := range nodes {
+			tally.Add(n)
+		}
+		s.Read(time.Unix(seconds, 0), tally.NodeGPUs(), time.Minute)
+	}
+	gpus := func(name string, state powersave.NodeState, used string) Node {
+		return Node{Name: name, State: state, Gres: "gpu:h100:4(S:0),gpu:h100:4(S:1),gpu:a10:1,shard:64", GresUsed: used}
+	}
+	const up, off = powersave.NodeMixed, powersave.NodeIdle | powersave.NodePoweredDown
+	read(100, gpus("a", up, "gpu:h100:8(IDX:0-7)"), gpus("b", off, ""), Node{Name: "c", State: up})
+	assert.Zero(t, value(t, s.Samples(), mNodeGPUSeconds, "a", "h100", "allocated"))
+	assert.Len(t, s.Samples(), 4, "one use of each type, and nothing of a shard or a node without any")
+	read(115, gpus("a", up, "gpu:h100:2(IDX:0-1)"), gpus("b", off, ""))
+	assert.InDelta(t, 120, value(t, s.Samples(), mNodeGPUSeconds, "a", "h100", "allocated"), 0, "what was seen counts until the next look")
+	assert.Zero(t, value(t, s.Samples(), mNodeGPUSeconds, "a", "h100", "idle"), "a counter that begins with its first seconds hides those from increase()")
+	assert.InDelta(t, 15, value(t, s.Samples(), mNodeGPUSeconds, "b", "a10", "off"), 0)
+	read(1000, gpus("a", up, ""), gpus("b", off, ""))
+	read(990, gpus("a", up, ""), gpus("b", off, ""))
+	assert.InDelta(t, 120, value(t, s.Samples(), mNodeGPUSeconds, "a", "h100", "allocated"), 0, "nobody knows what was for a quarter of an hour")
+	assert.InDelta(t, 120, value(t, s.Samples(), mNodeGPUSeconds, "b", "h100", "off"), 0, "nor before a clock was set back")
+	read(1000, gpus("b", off, ""))
+	for _, sample := range s.Samples() {
+		assert.NotEqual(t, "a", sample.Labels[0], "it is gone")
+	}
+	assert.InDelta(t, 200, value(t, s.Samples(), mNodeGPUSeconds, "b", "h100", "off"), 0)
+
+	none := NewNodeTally(Options{})
+	none.Add(gpus("a", up, ""))
+	assert.Empty(t, none.NodeGPUs(), "nobody has asked for nodes")
 }

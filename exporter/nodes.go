@@ -51,15 +51,17 @@ type NodeTally struct {
 	all        *group
 	partitions map[string]*group
 	flags      map[powersave.NodeState]int64
-	faulty     map[string]string // states of nodes with faults
-	unread     int64             // nodes whose generic resources cannot be read
+	faulty     map[string]string  // states of nodes with faults
+	spells     map[string]*Metric // of nodes that are draining or unavailable: which histogram has how long
+	unread     int64              // nodes whose generic resources cannot be read
 	nodes      []Node
+	gpus       []NodeGPUs                  // as nodes
 	lists      map[string][]slurmconf.Gres // nil: it cannot be read
 }
 
 // NewNodeTally counts from zero.
 func NewNodeTally(o Options) *NodeTally {
-	return &NodeTally{options: o, all: newGroup(), partitions: map[string]*group{}, flags: map[powersave.NodeState]int64{}, faulty: map[string]string{}, lists: map[string][]slurmconf.Gres{}}
+	return &NodeTally{options: o, all: newGroup(), partitions: map[string]*group{}, flags: map[powersave.NodeState]int64{}, faulty: map[string]string{}, spells: map[string]*Metric{}, lists: map[string][]slurmconf.Gres{}}
 }
 
 // Add counts one more node.
@@ -73,6 +75,9 @@ func (t *NodeTally) Add(n Node) {
 	state := NodeWord(n.State)
 	if slices.Contains(faults, state) {
 		t.faulty[n.Name] = state
+	}
+	if m := spellOf(state); m != nil {
+		t.spells[n.Name] = m
 	}
 	rest := restOf(state)
 	count := func(g *group) {
@@ -104,6 +109,13 @@ func (t *NodeTally) Add(n Node) {
 	}
 	if t.options.PerNode {
 		t.nodes = append(t.nodes, n)
+		devices(has, used, func(d Device, total, allocated int64) {
+			if d.Name == "gpu" {
+				g := NodeGPUs{Node: n.Name, Type: d.Type}
+				g.add(total, allocated, rest)
+				t.gpus = append(t.gpus, g)
+			}
+		})
 	}
 }
 
@@ -161,6 +173,15 @@ func (t *NodeTally) GPUs() map[string]Amount {
 	}
 	return all
 }
+
+// NodeGPUs are a node's GPUs of one type.
+type NodeGPUs struct {
+	Node, Type string
+	Amount
+}
+
+// NodeGPUs are those of each node, if Options ask for nodes.
+func (t *NodeTally) NodeGPUs() []NodeGPUs { return t.gpus }
 
 // nodeWords are all that NodeWord gives.
 var nodeWords = []string{
@@ -290,7 +311,9 @@ func (t *NodeTally) node(out *samples, n *Node) {
 	}
 	out.add(mNodeCPUs, n.CPUs, n.Name)
 	out.add(mNodeCPUsAllocated, n.AllocCPUs, n.Name)
+	out.add(mNodeCPUsSpec, n.SpecCPUs, n.Name)
 	out.add(mNodeMemory, n.Memory*mebi, n.Name)
+	out.add(mNodeMemorySpec, n.SpecMemory*mebi, n.Name)
 	out.add(mNodeMemoryAllocated, n.AllocMemory*mebi, n.Name)
 	if n.FreeMemory >= 0 {
 		out.add(mNodeMemoryFree, n.FreeMemory*mebi, n.Name)

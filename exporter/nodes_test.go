@@ -76,7 +76,7 @@ func TestNodeWord(t *testing.T) {
 
 func TestNodeTally(t *testing.T) {
 	tally := NewNodeTally(Options{PerNode: true})
-	tally.Add(Node{Name: "a", State: powersave.NodeMixed, Partitions: []string{"all", "gpu"}, CPUs: 32, AllocCPUs: 8, Memory: 1000, AllocMemory: 250, FreeMemory: 700, Load: 812,
+	tally.Add(Node{Name: "a", State: powersave.NodeMixed, Partitions: []string{"all", "gpu"}, CPUs: 32, SpecCPUs: 4, AllocCPUs: 8, Memory: 1000, SpecMemory: 50, AllocMemory: 250, FreeMemory: 700, Load: 812,
 		Gres: "gpu:h100:4(S:0),gpu:h100:4(S:1),gpu:a10:2,shard:h100:64", GresUsed: "gpu:h100:3(IDX:0-2),gpu:a10:0,shard:h100:0"})
 	tally.Add(Node{Name: "b", State: powersave.NodeIdle | powersave.NodePoweredDown, Partitions: []string{"all"}, CPUs: 16, Memory: 500, FreeMemory: -1, Load: -1, Gres: "gpu:h100:8", GresUsed: "gpu:h100:0"})
 	tally.Add(Node{Name: "c", State: powersave.NodeDown | powersave.NodeOther, CPUs: 4, AllocCPUs: 9, Memory: 100, Gres: "gpu:x:y:z:1"})
@@ -98,6 +98,8 @@ func TestNodeTally(t *testing.T) {
 	assert.InDelta(t, 1, value(t, got, mGresUnread), 0, "c's")
 	assert.InDelta(t, 1, value(t, got, mPartitionNodes, "all", "powered_down"), 0)
 	assert.InDelta(t, 8.12, value(t, got, mNodeLoad, "a"), 1e-9)
+	assert.InDelta(t, 4, value(t, got, mNodeCPUsSpec, "a"), 0)
+	assert.InDelta(t, 50<<20, value(t, got, mNodeMemorySpec, "a"), 0)
 	assert.InDelta(t, 8, value(t, got, mNodeGres, "a", "gpu", "h100"), 0)
 	assert.InDelta(t, 3, value(t, got, mNodeGresAllocated, "a", "gpu", "h100"), 0)
 	for _, s := range got {

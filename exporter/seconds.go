@@ -43,3 +43,56 @@ func (s *GPUSeconds) Samples() []Sample {
 	}
 	return out.list
 }
+
+// NodeGPUSeconds does the same for each node. A node that is there no more is forgotten: names of nodes may be as many as pods ever had.
+type NodeGPUSeconds struct {
+	at     time.Time
+	have   []NodeGPUs
+	totals map[nodeType]*nodeSeconds
+}
+
+type nodeType struct{ node, kind string }
+
+type nodeSeconds struct {
+	sums [uses]float64
+	seen [uses]bool // the others have no series: a node has but two or three uses
+}
+
+// Read is as that of GPUSeconds.
+func (s *NodeGPUSeconds) Read(at time.Time, gpus []NodeGPUs, most time.Duration) {
+	if passed := at.Sub(s.at); passed > 0 && passed <= most {
+		for i := range s.have {
+			total := s.totals[nodeType{s.have[i].Node, s.have[i].Type}]
+			for use, n := range s.have[i].Amount {
+				total.sums[use] += float64(n) * passed.Seconds()
+			}
+		}
+	}
+	totals := make(map[nodeType]*nodeSeconds, len(gpus))
+	for i := range gpus {
+		key := nodeType{gpus[i].Node, gpus[i].Type}
+		total := s.totals[key]
+		if total == nil {
+			total = &nodeSeconds{}
+		}
+		for use, n := range gpus[i].Amount {
+			total.seen[use] = total.seen[use] || n > 0
+		}
+		totals[key] = total
+	}
+	s.at, s.have, s.totals = at, gpus, totals
+}
+
+// Samples are the sums of the nodes that the newest read showed.
+func (s *NodeGPUSeconds) Samples() []Sample {
+	var out samples
+	for i := range s.have {
+		total := s.totals[nodeType{s.have[i].Node, s.have[i].Type}]
+		for use, word := range useWords {
+			if total.seen[use] {
+				out.value(mNodeGPUSeconds, total.sums[use], s.have[i].Node, s.have[i].Type, word)
+			}
+		}
+	}
+	return out.list
+}

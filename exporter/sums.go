@@ -9,6 +9,23 @@ import (
 // faults are states of nodes that something is wrong with, which nobody has asked for.
 var faults = []string{"down", "not_responding", "invalid"}
 
+// spellOf is the metric of how long nodes are in such a state; nil: there is none. What power saving does to a node is none.
+func spellOf(state string) *Metric {
+	switch state {
+	case "draining":
+		return mDraining
+	case "down", "not_responding", "invalid", "drained", "rebooting":
+		return mUnavailable
+	}
+	return nil
+}
+
+// began is since when a node has been what it is.
+type began struct {
+	what *Metric
+	at   time.Time // zero: nobody knows
+}
+
 // NodeSums sums up how long nodes were in which state, and how often they failed. What a read showed counts until the next one.
 type NodeSums struct {
 	at      time.Time
@@ -17,6 +34,8 @@ type NodeSums struct {
 	seconds map[string]float64
 	failed  map[string]float64 // by state
 	nodes   map[string]float64 // how often each failed
+	since   map[string]began   // by node
+	spells  map[*Metric]*Histogram
 }
 
 // Read takes what a read showed that began at a time. If the one before is more than most ago, nobody knows what was between, and it counts nothing.
@@ -24,7 +43,9 @@ func (s *NodeSums) Read(at time.Time, t *NodeTally, most time.Duration) {
 	if s.seconds == nil {
 		s.seconds, s.failed, s.nodes = map[string]float64{}, map[string]float64{}, map[string]float64{}
 	}
-	if passed := at.Sub(s.at); passed > 0 && passed <= most {
+	passed := at.Sub(s.at)
+	s.spell(at, t, passed > 0 && passed <= most)
+	if passed > 0 && passed <= most {
 		for state, n := range s.states {
 			s.seconds[state] += float64(n) * passed.Seconds()
 		}
@@ -43,6 +64,30 @@ func (s *NodeSums) Read(at time.Time, t *NodeTally, most time.Duration) {
 	s.at, s.states, s.faulty = at, t.all.states, t.faulty
 }
 
+// spell takes down what has ended. If nobody knows what was since the last read, nobody knows when it began.
+func (s *NodeSums) spell(at time.Time, t *NodeTally, known bool) {
+	if s.spells == nil {
+		s.spells = map[*Metric]*Histogram{mUnavailable: {}, mDraining: {}}
+	}
+	since := make(map[string]began, len(t.spells))
+	for node, what := range t.spells {
+		switch old := s.since[node]; {
+		case !known:
+			since[node] = began{what: what}
+		case old.what == what:
+			since[node] = old
+		default:
+			since[node] = began{what, at}
+		}
+	}
+	for node, old := range s.since {
+		if known && !old.at.IsZero() && t.spells[node] != old.what {
+			s.spells[old.what].observe(old.what, at.Sub(old.at).Seconds())
+		}
+	}
+	s.since = since
+}
+
 // Samples are the sums, also of nodes that are there no more.
 func (s *NodeSums) Samples(o Options) []Sample {
 	var out samples
@@ -51,6 +96,13 @@ func (s *NodeSums) Samples(o Options) []Sample {
 	}
 	for _, word := range faults {
 		out.value(mNodesFailed, s.failed[word], word)
+	}
+	for _, m := range []*Metric{mUnavailable, mDraining} {
+		h := Histogram{Below: make([]uint64, len(m.Buckets))}
+		if have := s.spells[m]; have != nil && have.Count > 0 {
+			h = Histogram{have.Count, have.Sum, slices.Clone(have.Below)}
+		}
+		out.list = append(out.list, Sample{Metric: m, Counts: &h})
 	}
 	if o.PerNode {
 		for _, name := range slices.Sorted(maps.Keys(s.nodes)) {

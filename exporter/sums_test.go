@@ -74,3 +74,49 @@ func TestShort(t *testing.T) {
 		assert.Equal(t, want, short(text, 4), text)
 	}
 }
+
+// How long nodes were of no use, and how long they drained, counts once it is over.
+func TestSpells(t *testing.T) {
+	var s NodeSums
+	read := func(seconds int64, states map[string]powersave.NodeState) {
+		tally := NewNodeTally(Options{})
+		for name, state := range states {
+			tally.Add(Node{Name: name, State: state})
+		}
+		s.Read(time.Unix(seconds, 0), tally, time.Minute)
+	}
+	counts := func(m *Metric) Histogram {
+		for _, sample := range s.Samples(Options{}) {
+			if sample.Metric == m {
+				return *sample.Counts
+			}
+		}
+		t.Fatal("it is not there")
+		return Histogram{}
+	}
+	const (
+		idle, down, drained = powersave.NodeIdle, powersave.NodeDown, powersave.NodeIdle | powersave.NodeDrain
+		draining, off       = powersave.NodeMixed | powersave.NodeDrain, powersave.NodeIdle | powersave.NodePoweredDown
+	)
+	assert.Equal(t, Histogram{Below: make([]uint64, len(mDraining.Buckets))}, counts(mDraining))
+	read(0, map[string]powersave.NodeState{"old": down, "a": idle, "b": idle, "c": off})
+	read(30, map[string]powersave.NodeState{"old": idle, "a": draining, "b": down})
+	assert.Zero(t, counts(mUnavailable).Count, "nobody knows since when, and c is off")
+	read(60, map[string]powersave.NodeState{"a": draining, "b": drained})
+	read(90, map[string]powersave.NodeState{"a": drained, "b": drained})
+	assert.Equal(t, Histogram{1, 60, []uint64{1, 1, 1, 1, 1, 1, 1, 1, 1}}, counts(mDraining), "its jobs have ended")
+	read(120, map[string]powersave.NodeState{"a": drained, "b": off})
+	assert.Equal(t, Histogram{1, 90, []uint64{0, 1, 1, 1, 1, 1, 1, 1, 1}}, counts(mUnavailable), "down, and then drained, is one")
+	read(150, nil)
+	assert.InDelta(t, 90+60, counts(mUnavailable).Sum, 0, "a node that is gone is unavailable no more")
+	read(180, map[string]powersave.NodeState{"d": down})
+	read(1000, map[string]powersave.NodeState{"d": down})
+	read(1030, nil)
+	assert.EqualValues(t, 2, counts(mUnavailable).Count, "nobody knows what was for a quarter of an hour")
+	read(1060, map[string]powersave.NodeState{"d": down})
+	shown := counts(mUnavailable)
+	read(1090, nil)
+	assert.EqualValues(t, 2, shown.Count)
+	assert.EqualValues(t, 2, shown.Below[8], "what was handed out stays as it was")
+	assert.EqualValues(t, 3, counts(mUnavailable).Count)
+}

@@ -59,7 +59,7 @@ func TestDaemon(t *testing.T) {
 	log, code := &clitest.Log{}, make(chan int, 1)
 	go func() {
 		code <- cli.Run(ctx, newApp(), []string{"slurmtide", "exporter", "--slurmrestd", slurmrestd.URL, "--metrics-address", web, "--interval", "1s", "--max-age", "2s",
-			"--per-node", "--cluster", "tide", "--log-level", "debug"}, nil, log, log)
+			"--per-node", "--per-job", "2", "--cluster", "tide", "--log-level", "debug"}, nil, log, log)
 	}()
 	get := func(path string) (int, string) {
 		resp, err := http.Get("http://" + web + path)
@@ -84,7 +84,8 @@ func TestDaemon(t *testing.T) {
 	for _, line := range []string{
 		`slurm_nodes{cluster="tide",state="powered_down"} 1`, `slurm_node_state{cluster="tide",node="g0",state="down"} 1`, `slurm_jobs{cluster="tide",state="running"} 4`,
 		`slurm_partition_state{cluster="tide",partition="all",state="up"} 1`, `slurm_controller_dbd_queue{cluster="tide"} 17`, `slurmtide_exporter_readable{cluster="tide",what="jobs"} 1`,
-		`slurmtide_exporter_slurm_info{cluster="tide",data_parser="v0.0.45",slurm="`, "go_goroutines ",
+		`slurmtide_exporter_slurm_info{cluster="tide",data_parser="v0.0.45",slurm="`, `slurm_job_state{cluster="tide",job_id="33",state="configuring"} 1`,
+		`slurm_jobs_left_out{cluster="tide",what="jobs"} 2`, `slurm_job_node{cluster="tide",job_id="33",node="cpu-1"} 1`, "go_goroutines ",
 	} {
 		assert.Contains(t, text, line)
 	}

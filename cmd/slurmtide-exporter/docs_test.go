@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -65,6 +66,8 @@ func TestDocumentedFlags(t *testing.T) {
 			help[f.Name] = f.Value
 		case *urfave.Float64Flag:
 			help[f.Name] = strings.TrimSuffix(f.GetDefaultText(), ".0")
+		case *urfave.IntFlag:
+			help[f.Name] = strconv.Itoa(f.Value)
 		case *urfave.BoolFlag:
 			help[f.Name] = ""
 		}

@@ -33,7 +33,8 @@ func exporterCommand() *urfave.Command {
 			&urfave.Float64Flag{Name: "rest", Value: collect.DefaultRest, Usage: "how long Slurm is left alone after a read, as a multiple of what the read took"},
 			&urfave.DurationFlag{Name: "max-age", Value: collect.DefaultMaxAge, Usage: "figures that are older are not shown; when reads take long, twice as long as all of them take with their rests"},
 			&urfave.DurationFlag{Name: "timeout", Value: slurmrest.DefaultTimeout, Usage: "how long an answer of slurmrestd may take; those with all nodes or jobs four times as long"},
-			&urfave.BoolFlag{Name: "per-node", Usage: "metrics of each node, about a dozen for each"},
+			&urfave.BoolFlag{Name: "per-node", Usage: "metrics of each node, about 15 for each"},
+			&urfave.IntFlag{Name: "per-job", Usage: "metrics of single jobs that have nodes, eight and one for each of its nodes, for as many jobs as this: they show who does what"},
 			&urfave.BoolFlag{Name: "per-user", Usage: "metrics of each user and account: they show who does what"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9446", Usage: "where /metrics, /livez and /readyz are served"},
 			daemon.PprofFlag(),
@@ -43,6 +44,9 @@ func exporterCommand() *urfave.Command {
 		Action: runExporter,
 	}
 }
+
+// mostJobs may have series of their own: 20 each, with their nodes, are what Prometheus takes from one page in a few seconds.
+const mostJobs = 20_000
 
 func runExporter(c *urfave.Context) error {
 	if err := cli.NoArguments(c, ""); err != nil {
@@ -56,6 +60,8 @@ func runExporter(c *urfave.Context) error {
 		return cli.UsageError("--interval %v is too short: 1s is the least, %v is usual", c.Duration("interval"), collect.DefaultInterval)
 	case c.Duration("max-age") < 2*c.Duration("interval"):
 		return cli.UsageError("--max-age %v is too short: figures would come and go; twice --interval %v is the least", c.Duration("max-age"), c.Duration("interval"))
+	case c.Int("per-job") < 0 || c.Int("per-job") > mostJobs:
+		return cli.UsageError("--per-job %d: it must be from 0 to %d", c.Int("per-job"), mostJobs)
 	case c.Duration("timeout") < time.Second:
 		return cli.UsageError("--timeout %v is too short: 1s is the least, %v is usual", c.Duration("timeout"), slurmrest.DefaultTimeout)
 	}
@@ -80,7 +86,7 @@ func runExporter(c *urfave.Context) error {
 	defer stop()
 
 	cfg := collect.Config{
-		Slurm: slurm, Options: exporter.Options{PerNode: c.Bool("per-node"), PerUser: c.Bool("per-user")},
+		Slurm: slurm, Options: exporter.Options{PerNode: c.Bool("per-node"), PerUser: c.Bool("per-user"), PerJob: c.Int("per-job")},
 		Interval: c.Duration("interval"), MaxAge: c.Duration("max-age"), Rest: c.Float64("rest"), Why: why, Version: slurm.Version, Log: log,
 	}
 	if name := c.String("cluster"); name != "" {

@@ -38,11 +38,13 @@ func (large) EachJob(_ context.Context, _ time.Time, begin func() func(exporter.
 	words := []string{"Resources", "Priority", "Dependency", "QOSMaxCpuPerUserLimit", "JobHeldUser"}
 	for i := range 100_000 {
 		j := exporter.Job{
+			ID: uint32(i + 1), Name: fmt.Sprintf("train-%d", i), QOS: "normal", Submit: time.Unix(int64(1_700_000_000+i), 0),
 			State: powersave.JobPending, Reason: words[i%len(words)], Partitions: fmt.Sprintf("p%d,p%d", i%20, (i+1)%20), User: fmt.Sprintf("user%d", i%1000), Account: fmt.Sprintf("account%d", i%100),
 			Eligible: time.Unix(int64(1_700_000_000+i), 0), TRES: fmt.Sprintf("cpu=%d,mem=%dG,node=1,billing=4,gres/gpu=1,gres/gpu:h100=1", i%64, i%100),
 		}
 		if i%3 == 0 {
 			j.State, j.Partitions = powersave.JobRunning, fmt.Sprintf("p%d", i%20)
+			j.Start, j.End, j.NodeList = j.Submit.Add(time.Minute), j.Submit.Add(time.Hour), fmt.Sprintf("node-[%05d-%05d]", i%9990, i%9990+i%10)
 		}
 		add(j)
 	}
@@ -68,7 +70,7 @@ func (large) Diag(context.Context) (exporter.Diag, error) {
 
 // A read works out what the facts say, without slurmrestd and its JSON; a scrape is answered from that.
 func BenchmarkScrape(b *testing.B) {
-	for name, o := range map[string]exporter.Options{"few": {}, "all": {PerNode: true, PerUser: true}} {
+	for name, o := range map[string]exporter.Options{"few": {}, "nodes": {PerNode: true, PerUser: true}, "all": {PerNode: true, PerUser: true, PerJob: 20_000}} {
 		b.Run("series="+name, func(b *testing.B) {
 			var before, after runtime.MemStats
 			runtime.GC()

@@ -75,6 +75,7 @@ type Collector struct {
 	// Only Run's goroutine uses these.
 	names    []string // of partitions
 	seconds  exporter.GPUSeconds
+	gpus     exporter.NodeGPUSeconds
 	sums     exporter.NodeSums
 	jobs     time.Time     // slurmctld's clock at the newest jobs
 	allJobs  time.Time     // when all were last read
@@ -228,6 +229,14 @@ func backOff(interval time.Duration, failures int) time.Duration {
 func (c *Collector) metricsOf(list []exporter.Sample) []prometheus.Metric {
 	metrics := make([]prometheus.Metric, len(list))
 	for i, s := range list {
+		if s.Counts != nil {
+			below := make(map[float64]uint64, len(s.Counts.Below))
+			for at, n := range s.Counts.Below {
+				below[s.Metric.Buckets[at]] = n
+			}
+			metrics[i] = prometheus.MustNewConstHistogram(c.descs[s.Metric], s.Counts.Count, s.Counts.Sum, below, s.Labels...)
+			continue
+		}
 		kind := prometheus.GaugeValue
 		if s.Metric.Counter {
 			kind = prometheus.CounterValue
@@ -260,8 +269,9 @@ func (c *Collector) readNodes(ctx context.Context, now time.Time) ([]exporter.Sa
 	}
 	most := c.good(&part{every: c.cfg.Interval})
 	c.seconds.Read(now, t.GPUs(), most)
+	c.gpus.Read(now, t.NodeGPUs(), most)
 	c.sums.Read(now, t, most)
-	return slices.Concat(t.Samples(), c.seconds.Samples(), c.sums.Samples(c.cfg.Options)), false, nil
+	return slices.Concat(t.Samples(), c.seconds.Samples(), c.gpus.Samples(), c.sums.Samples(c.cfg.Options)), false, nil
 }
 
 func (c *Collector) readJobs(ctx context.Context, now time.Time) ([]exporter.Sample, bool, error) {

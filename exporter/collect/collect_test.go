@@ -183,7 +183,7 @@ func TestPages(t *testing.T) {
 	}{
 		"24.11":     {unchanged(old()), Config{}},
 		"26.05":     {newest(), Config{Labels: prometheus.Labels{"cluster": "tide"}}},
-		"26.05-all": {newest(), Config{Options: exporter.Options{PerNode: true, PerUser: true}}},
+		"26.05-all": {newest(), Config{Options: exporter.Options{PerNode: true, PerUser: true, PerJob: 3}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

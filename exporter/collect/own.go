@@ -15,6 +15,7 @@ type own struct {
 	reads    *prometheus.HistogramVec
 	failures *prometheus.CounterVec
 	shown    *prometheus.Desc
+	series   *prometheus.Desc
 	at       *prometheus.Desc
 	version  *prometheus.Desc
 }
@@ -28,6 +29,7 @@ func newOwn(labels prometheus.Labels) own {
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_exporter_read_failures_total", Help: "Reads of Slurm that failed, by what was read and why: token, unreachable, error.", ConstLabels: labels}, []string{"what", "why"}),
 		shown:   prometheus.NewDesc("slurmtide_exporter_readable", "1 while the figures of a kind are good; 0: they could not be read, or not lately, and are not shown.", []string{"what"}, labels),
+		series:  prometheus.NewDesc("slurmtide_exporter_series", "Series of Slurm on the page, by what was read.", []string{"what"}, labels),
 		at:      prometheus.NewDesc("slurmtide_exporter_last_success_timestamp_seconds", "When the newest read that succeeded began, in seconds since 1970.", []string{"what"}, labels),
 		version: prometheus.NewDesc("slurmtide_exporter_slurm_info", "1, with the release of Slurm and the data_parser of slurmrestd in use.", []string{"slurm", "data_parser"}, labels),
 	}
@@ -44,6 +46,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.own.reads.Describe(ch)
 	c.own.failures.Describe(ch)
 	ch <- c.own.shown
+	ch <- c.own.series
 	ch <- c.own.at
 	ch <- c.own.version
 	for _, d := range c.descs {
@@ -74,8 +77,9 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- prometheus.MustNewConstMetric(c.own.shown, prometheus.GaugeValue, shown, string(p.source))
 		if shown == 0 {
-			continue
+			metrics = nil
 		}
+		ch <- prometheus.MustNewConstMetric(c.own.series, prometheus.GaugeValue, float64(len(metrics)), string(p.source))
 		for _, m := range metrics {
 			ch <- m
 		}

@@ -92,10 +92,12 @@ func TestExporterFieldsOfVersions(t *testing.T) {
 	text, err := os.ReadFile("../../exporter/collect/testdata/diag.json")
 	require.NoError(t, err)
 	diag := strings.NewReplacer("3000000000", "30000", "4500000000", "45000", "4000000000", "40000").Replace(string(text))
-	node := `{"name":"c1","state":["MIXED","CLOUD"],"partitions":["p"],"cpus":32,"effective_cpus":30,"real_memory":4000,"address":"10.0.0.7","instance_id":"i-1","reservation":"week","reason":"ECC","comment":"rack 7","gres":"gpu:2","gres_used":"gpu:1","alloc_cpus":4,"alloc_memory":100,
+	node := `{"name":"c1","state":["MIXED","CLOUD"],"partitions":["p"],"cpus":32,"effective_cpus":30,"real_memory":4000,"specialized_memory":60,"address":"10.0.0.7","instance_id":"i-1","reservation":"week","reason":"ECC","comment":"rack 7","gres":"gpu:2","gres_used":"gpu:1","alloc_cpus":4,"alloc_memory":100,
 		"cpu_load":812,"free_mem":{"set":true,"infinite":false,"number":700}}`
 	job := `{"job_id":7,"job_state":["PENDING"],"state_reason":"Resources","priority":{"set":true,"number":0},"eligible_time":{"set":true,"number":1795248446},"user_name":"ann","account":"x","partition":"a,b",
-		"array_task_string":"1-4%1","tres_req_str":"node=3","tres_alloc_str":"","node_count":{"set":true,"number":4},"cpus":{"set":true,"number":12}}`
+		"array_task_string":"1-4%1","tres_req_str":"node=3","tres_alloc_str":"","node_count":{"set":true,"number":4},"cpus":{"set":true,"number":12},
+		"name":"train","qos":"normal","nodes":"c[1-4]","array_job_id":{"set":true,"number":5},"array_task_id":{"set":true,"number":2},
+		"submit_time":{"set":true,"number":1795248440},"start_time":{"set":true,"number":1795248450},"end_time":{"set":true,"number":1795248490}}`
 	partition := `{"name":"p","nodes":{"total":10},"cpus":{"total":20},"partition":{"state":["UP"]}}`
 	for version, types := range map[string]struct{ diag, node, job, partition any }{
 		"v0.0.42": {&v0042.V0042OpenapiDiagResp{}, &v0042.V0042Node{}, &v0042.V0042JobInfo{}, &v0042.V0042PartitionInfo{}},
@@ -122,7 +124,7 @@ func TestExporterFieldsOfVersions(t *testing.T) {
 			var nodes []exporter.Node
 			read := answer.NewNodeFacts(func(n exporter.Node) { nodes = append(nodes, n) })
 			require.NoError(t, read.Read(json.NewDecoder(strings.NewReader(again(node, types.node)))))
-			assert.Equal(t, []exporter.Node{{Name: "c1", State: powersave.NodeMixed | powersave.NodeCloud, Partitions: []string{"p"}, CPUs: 30, AllocCPUs: 4, Memory: 4000, AllocMemory: 100,
+			assert.Equal(t, []exporter.Node{{Name: "c1", State: powersave.NodeMixed | powersave.NodeCloud, Partitions: []string{"p"}, CPUs: 30, SpecCPUs: 2, AllocCPUs: 4, Memory: 4000, SpecMemory: 60, AllocMemory: 100,
 				FreeMemory: 700, Load: 812, Gres: "gpu:2", GresUsed: "gpu:1",
 				Address: "10.0.0.7", Instance: "i-1", Reservation: "week", Reason: "ECC", Comment: "rack 7"}}, nodes)
 
@@ -130,7 +132,9 @@ func TestExporterFieldsOfVersions(t *testing.T) {
 			readJobs := answer.NewJobFacts(func(j exporter.Job) { jobs = append(jobs, j) })
 			require.NoError(t, readJobs.Read(json.NewDecoder(strings.NewReader(again(job, types.job)))))
 			assert.Equal(t, []exporter.Job{{State: powersave.JobPending, Reason: "Resources", Partitions: "a,b", User: "ann", Account: "x", ArrayTasks: "1-4%1", Held: true,
-				Eligible: time.Unix(1795248446, 0), CPUs: 12, Nodes: 4, TRES: "node=3"}}, jobs)
+				Eligible: time.Unix(1795248446, 0), CPUs: 12, Nodes: 4, TRES: "node=3",
+				ID: 7, ArrayJob: 5, ArrayTask: "2", Name: "train", QOS: "normal", NodeList: "c[1-4]",
+				Submit: time.Unix(1795248440, 0), Start: time.Unix(1795248450, 0), End: time.Unix(1795248490, 0)}}, jobs)
 
 			partitions := answer.PartitionFacts{}
 			require.NoError(t, partitions.Read(json.NewDecoder(bytes.NewReader([]byte(again(partition, types.partition))))))

@@ -196,7 +196,8 @@ func TestNames(t *testing.T) {
 			assert.True(t, m.Type != "histogram" || strings.HasSuffix(m.Name, "_seconds"), m.Name)
 			assert.Regexp(t, `^[A-Z1].{15,}\.$`, m.Help, m.Name)
 			for _, l := range m.Labels {
-				assert.NotContains(t, []string{"job", "job_id", "jobid", "pod", "uid", "request", "request_id", "host"}, l.Name, m.Name)
+				assert.NotContains(t, []string{"job", "jobid", "pod", "uid", "request", "request_id", "host"}, l.Name, m.Name)
+				assert.False(t, l.Name == "job_id" && m.Needs != "--per-job", m.Name)
 				if l.Name == "node" || l.Name == "user" || l.Name == "account" {
 					assert.NotEmpty(t, m.Needs, "%s has the label %s, and no flag asks for it", m.Name, l.Name)
 				}

@@ -36,6 +36,7 @@ func (r *NodeFacts) Read(dec *json.Decoder) error {
 		AllocCPUs   int64           `json:"alloc_cpus"`
 		Memory      int64           `json:"real_memory"`
 		AllocMemory int64           `json:"alloc_memory"`
+		SpecMemory  int64           `json:"specialized_memory"`
 		FreeMemory  Number          `json:"free_mem"`
 		Load        Number          `json:"cpu_load"`
 		Gres        string          `json:"gres"`
@@ -53,11 +54,11 @@ func (r *NodeFacts) Read(dec *json.Decoder) error {
 		return errors.New("a node without a name")
 	}
 	n := exporter.Node{
-		Name: w.Name, CPUs: w.CPUs, AllocCPUs: w.AllocCPUs, Memory: w.Memory, AllocMemory: w.AllocMemory, FreeMemory: -1, Load: -1, Gres: w.Gres, GresUsed: w.GresUsed,
+		Name: w.Name, CPUs: w.CPUs, AllocCPUs: w.AllocCPUs, Memory: w.Memory, AllocMemory: w.AllocMemory, SpecMemory: w.SpecMemory, FreeMemory: -1, Load: -1, Gres: w.Gres, GresUsed: w.GresUsed,
 		Address: w.Address, Instance: w.Instance, Reservation: w.Reservation, Reason: w.Reason, Comment: w.Comment,
 	}
 	if w.Effective > 0 {
-		n.CPUs = w.Effective
+		n.CPUs, n.SpecCPUs = w.Effective, max(0, w.CPUs-w.Effective)
 	}
 	if w.FreeMemory.set && !w.FreeMemory.infinite { // as long as slurmd has not told, the load is 0
 		n.FreeMemory, n.Load = w.FreeMemory.number, w.Load.number
@@ -106,6 +107,14 @@ func (r *JobFacts) Read(dec *json.Decoder) error {
 		Nodes      Number          `json:"node_count"`
 		Asked      string          `json:"tres_req_str"`
 		Given      string          `json:"tres_alloc_str"`
+		Name       string          `json:"name"`
+		QOS        string          `json:"qos"`
+		ArrayJob   Number          `json:"array_job_id"`
+		ArrayTask  Number          `json:"array_task_id"`
+		NodeList   string          `json:"nodes"`
+		Submit     Number          `json:"submit_time"`
+		Start      Number          `json:"start_time"`
+		End        Number          `json:"end_time"`
 	}
 	if err := dec.Decode(&w); err != nil {
 		return err
@@ -127,9 +136,15 @@ func (r *JobFacts) Read(dec *json.Decoder) error {
 	if w.User == "" { // slurmctld's host does not know him
 		w.User = strconv.FormatUint(uint64(w.UserID), 10)
 	}
+	task := ""
+	if w.ArrayTask.set {
+		task = strconv.FormatInt(w.ArrayTask.number, 10)
+	}
 	r.Add(exporter.Job{
 		State: state, Reason: w.Reason, Partitions: w.Partitions, User: w.User, Account: w.Account, ArrayTasks: w.ArrayTasks,
 		Held: w.Priority.set && w.Priority.number == 0, Eligible: w.Eligible.Time(), CPUs: int64(w.CPUs.id()), Nodes: int64(w.Nodes.id()), TRES: w.Given,
+		ID: w.ID, ArrayJob: w.ArrayJob.id(), ArrayTask: task, Name: w.Name, QOS: w.QOS, NodeList: w.NodeList,
+		Submit: w.Submit.Time(), Start: w.Start.Time(), End: w.End.Time(),
 	})
 	return nil
 }

@@ -46,16 +46,19 @@ func TestFactsThatAreNone(t *testing.T) {
 func TestFacts(t *testing.T) {
 	var nodes []exporter.Node
 	_, err := Decode(strings.NewReader(`{"nodes":[{"name":"c","state":["IDLE","POWER_DOWN_FORCE","POWER_DOWN","POWERED_DOWN"],"cpus":4,"cpu_load":0,"free_mem":{"set":false}},
-		{"name":"d","state":["IDLE"],"cpu_load":7,"free_mem":{"set":true,"infinite":true,"number":0}}]}`), "nodes",
+		{"name":"d","state":["IDLE"],"cpu_load":7,"free_mem":{"set":true,"infinite":true,"number":0}},
+		{"name":"e","state":["IDLE"],"cpus":64,"effective_cpus":60,"real_memory":1000,"specialized_memory":100,"free_mem":{"set":false}}]}`), "nodes",
 		NewNodeFacts(func(n exporter.Node) { nodes = append(nodes, n) }).Read)
 	require.NoError(t, err)
 	assert.Equal(t, []exporter.Node{{Name: "c", State: powersave.NodeIdle | powersave.NodePowerDown | powersave.NodePoweredDown, CPUs: 4, FreeMemory: -1, Load: -1},
-		{Name: "d", State: powersave.NodeIdle, FreeMemory: -1, Load: -1}}, nodes)
+		{Name: "d", State: powersave.NodeIdle, FreeMemory: -1, Load: -1},
+		{Name: "e", State: powersave.NodeIdle, CPUs: 60, SpecCPUs: 4, Memory: 1000, SpecMemory: 100, FreeMemory: -1, Load: -1}}, nodes)
 	var jobs []exporter.Job
 	_, err = Decode(strings.NewReader(`{"jobs":[
 		{"job_id":1,"job_state":["RUNNING"],"user_name":"","user_id":1001,"tres_req_str":"cpu=1","tres_alloc_str":"cpu=2"},
 		{"job_id":2,"job_state":["PENDING","COMPLETING"],"priority":{"set":true,"number":0},"tres_req_str":"cpu=1","tres_alloc_str":"cpu=2"},
-		{"job_id":3,"job_state":["RUNNING"],"tres_req_str":"cpu=3"}]}`), "jobs",
+		{"job_id":3,"job_state":["RUNNING"],"tres_req_str":"cpu=3","name":"x","qos":"q","nodes":"n[1-2]","array_job_id":{"set":true,"number":2},"array_task_id":{"set":true,"number":0},
+			"submit_time":{"set":true,"number":5},"start_time":{"set":true,"number":6},"end_time":{"set":true,"number":7}}]}`), "jobs",
 		NewJobFacts(func(j exporter.Job) { jobs = append(jobs, j) }).Read)
 	require.NoError(t, err)
 	require.Len(t, jobs, 3)
@@ -63,6 +66,12 @@ func TestFacts(t *testing.T) {
 	assert.True(t, jobs[1].Held)
 	assert.Equal(t, "cpu=3", jobs[2].TRES, "what it has is not said")
 	assert.Equal(t, "cpu=2", jobs[0].TRES)
+	assert.Equal(t, exporter.Job{
+		State: powersave.JobRunning, User: "0", TRES: "cpu=3", ID: 3, ArrayJob: 2, ArrayTask: "0", Name: "x", QOS: "q", NodeList: "n[1-2]",
+		Submit: time.Unix(5, 0), Start: time.Unix(6, 0), End: time.Unix(7, 0),
+	}, jobs[2])
+	assert.Empty(t, jobs[0].ArrayTask)
+	assert.True(t, jobs[0].Start.IsZero())
 	assert.Equal(t, "1001", jobs[0].User, "nobody knows his name")
 	assert.Equal(t, "cpu=1", jobs[1].TRES, "a requeued job wants what it asked for")
 }
@@ -72,7 +81,7 @@ func FuzzFacts(f *testing.F) {
 	f.Add([]byte(`{"job_id":1,"job_state":["PENDING"],"partition":"a,b","array_task_string":"1-9:2%4","tres_req_str":"cpu=4,mem=1.5G,gres/gpu:h100=2","state_reason":"x"}`))
 	f.Add([]byte(`{"statistics":{"jobs_started":1,"rpcs_by_message_type":[{"message_type":"A","count":1e300}],"schedule_exit":{"a":1}}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		all := exporter.Options{PerNode: true, PerUser: true}
+		all := exporter.Options{PerNode: true, PerUser: true, PerJob: 2}
 		nodes, jobs := exporter.NewNodeTally(all), exporter.NewJobTally(time.Unix(1_800_000_000, 0), all)
 		list := append(append([]byte(`{"list":[`), text...), "]}"...)
 		_, _ = Decode(bytes.NewReader(list), "list", NewNodeFacts(nodes.Add).Read)

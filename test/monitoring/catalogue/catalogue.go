@@ -98,13 +98,15 @@ var (
 	// free are labels whose words people choose, or Slurm, or that are counted without end; of those with a dot only that of the metric.
 	free = []string{
 		"nodeset", "offering", "le", "node", "partition", "user", "account", "type", "gres", "cluster", "slurm", "data_parser", "code", "miss", "works_in",
+		"job_id", "qos", "array_job", "array_task", "slurm_job_info.name", "slurm_job_state.state",
 		"address", "instance", "reservation", "comment", "slurm_node_info.reason", "slurm_jobs_pending.reason", "slurm_jobs_flagged.flag", "slurm_scheduler_exits_total.why",
 		"slurmtide_controller_writes_total.resource", "slurmtide_slurmrestd_requests_total.verb", "slurmtide_slurmrestd_request_seconds.verb",
 	}
 	// same are those that pages show few words of, since only what is not 0 has a series; they have those of another metric.
 	same = map[string]string{
 		"slurm_node_state.state": "slurm_nodes", "slurm_node_flag.flag": "slurm_nodes_flagged", "slurm_partition_jobs.state": "slurm_jobs",
-		"slurm_user_jobs.state": "slurm_jobs_cpus", "slurm_user_cpus.state": "slurm_jobs_cpus", "slurm_user_gpus.state": "slurm_jobs_cpus",
+		"slurm_node_gpu_seconds_total.use": "slurm_gpu_seconds_total",
+		"slurm_user_jobs.state":            "slurm_jobs_cpus", "slurm_user_cpus.state": "slurm_jobs_cpus", "slurm_user_gpus.state": "slurm_jobs_cpus",
 		"slurmtide_controller_handling_seconds.kind": "slurmtide_controller_failures_total",
 	}
 )
@@ -171,7 +173,7 @@ func Read(root string) ([]*Daemon, error) {
 		for _, m := range d.Metrics {
 			for _, of := range exporter.Catalogue { // some of which recorded answers have no sample of
 				if of.Name == m.Name {
-					m.Needs, m.Type = of.Needs, map[bool]string{true: "counter", false: "gauge"}[of.Counter]
+					m.Needs, m.Type = of.Needs, of.Type()
 				}
 			}
 			if m.Type == "" {
