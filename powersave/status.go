@@ -101,6 +101,8 @@ type NodeSetCounts struct {
 	Unread int `json:"unread,omitempty"`
 	// Stale says that the figures are old, and why: Slurm has not been read for a minute. Empty: they are not.
 	Stale string `json:"stale,omitempty"`
+	// Partitions are those for whose pending jobs its nodes are made, in mode Dynamic; nil: not known, or mode Cloud, where slurm.conf says it.
+	Partitions []string `json:"partitions,omitempty"`
 	// InUse is how many nodes each offering has.
 	InUse map[string]int `json:"inUse,omitempty"`
 	// Breakers of the NodeSet and its offerings, as Breakers.Snapshot returns them; nil: not known.

@@ -23,7 +23,7 @@ func TestExplainDynamic(t *testing.T) {
 		b, stop := w.startWith(t, dir, Config{
 			Slurm: w, Kubernetes: w, Engine: engine,
 			Others: func() []powersave.NodeSetCounts {
-				return []powersave.NodeSetCounts{{Name: "dyn", Nodes: 10}, {Name: "other"}}
+				return []powersave.NodeSetCounts{{Name: "dyn", Nodes: 10, Partitions: []string{"dyn"}}, {Name: "other", Partitions: []string{"other"}}}
 			},
 			OthersBoots: func() []powersave.Boot {
 				return []powersave.Boot{{Node: "dyn-0", NodeSet: "dyn", Phase: powersave.PhaseRegistered}, {Node: "dyn-1", NodeSet: "dyn", Phase: powersave.PhasePending}, {Node: "o-1", NodeSet: "other"}}
@@ -31,6 +31,9 @@ func TestExplainDynamic(t *testing.T) {
 		})
 		defer stop()
 		pass(time.Second)
+		w.mu.Lock()
+		w.jobs = map[uint32]powersave.SlurmJob{8: {ID: 8, State: powersave.JobPending, Partition: "metal,dyn"}, 9: {ID: 9, State: powersave.JobRunning, Partition: "dyn"}}
+		w.mu.Unlock()
 		for s, want := range map[history.Subject]struct {
 			boots   int
 			sets    int
@@ -42,11 +45,20 @@ func TestExplainDynamic(t *testing.T) {
 			{NodeSet: "cpu"}:   {0, 1, false},
 			{Node: "cpu-0"}:    {0, 0, false},
 			{Job: 7}:           {0, 0, false},
+			{Job: 8}:           {0, 1, true},
+			{Job: 9}:           {0, 0, false},
 		} {
 			a := explain(t, b, s)
 			assert.Len(t, a.Boots, want.boots, s)
 			assert.Len(t, a.NodeSets, want.sets, s)
 			assert.Equal(t, want.dynamic, a.Dynamic, s)
+			if s.Job != 8 {
+				assert.Empty(t, a.Making, s)
+				continue
+			}
+			require.Len(t, a.Making, 1, "dyn-0 serves, and o-1 is of another NodeSet")
+			assert.Equal(t, "dyn-1", a.Making[0].Node)
+			assert.Equal(t, "metal,dyn", a.Slurm[0].Partition)
 		}
 	})
 }

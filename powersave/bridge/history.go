@@ -109,7 +109,29 @@ func (b *Bridge) Answer(ctx context.Context, subject history.Subject) (history.A
 			a.NodeSets = append(a.NodeSets, c)
 		}
 	}
+	b.making(&a)
 	return a, nil
+}
+
+// making adds to a job that waits the NodeSets of mode Dynamic that make nodes for jobs of its partitions, and those nodes.
+func (b *Bridge) making(a *history.Answer) {
+	for _, c := range b.others() {
+		if len(a.Serves(c)) == 0 {
+			continue
+		}
+		a.Dynamic = true
+		if !slices.ContainsFunc(a.NodeSets, func(have powersave.NodeSetCounts) bool { return have.Name == c.Name }) {
+			a.NodeSets = append(a.NodeSets, c)
+		}
+		if b.OthersBoots == nil {
+			continue
+		}
+		for _, boot := range b.OthersBoots() {
+			if boot.NodeSet == c.Name && boot.Phase != powersave.PhaseRegistered && boot.Phase != powersave.PhaseRemoving {
+				a.Making = append(a.Making, boot)
+			}
+		}
+	}
 }
 
 // dynamic adds nodes and NodeSets of mode Dynamic, which the engine and the history do not know.
@@ -137,7 +159,7 @@ func (b *Bridge) askSlurm(ctx context.Context, a *history.Answer) {
 		for _, j := range jobs {
 			if j.ID == a.Job {
 				a.Slurm = append(a.Slurm, history.Shown{
-					Name: "job " + j.Name(), State: j.State.String(), Reason: j.StateReason, Nodes: slurmconf.CompressHostlist(j.Nodes),
+					Name: "job " + j.Name(), State: j.State.String(), Reason: j.StateReason, Nodes: slurmconf.CompressHostlist(j.Nodes), Partition: j.Partition,
 					Submitted: j.Submitted, Eligible: j.Begin, Attempt: j.Restarts + 1,
 				})
 			}

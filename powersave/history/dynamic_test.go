@@ -62,3 +62,45 @@ func TestDynamicNode(t *testing.T) {
 	assert.Empty(t, Tell(a).Notes)
 	assert.Empty(t, Tell(a).Why, "of mode Cloud the history says it")
 }
+
+// A job that waits has the NodeSets that make nodes for jobs of its partitions, with those nodes and what keeps them.
+func TestDynamicJob(t *testing.T) {
+	answer := func() Answer {
+		a := dyn(Subject{NodeSet: "dyn"})
+		a.Subject, a.Making, a.Boots = Subject{Job: 7}, a.Boots[1:], nil
+		a.Making[0].Times.Requested, a.Making[1].Times.Created = ms(30_000), ms(60_000)
+		a.NodeSets[0].Partitions = []string{"dyn", "gpu", "all"}
+		a.Slurm = []Shown{{Name: "job 7", State: "PENDING", Reason: "Resources", Partition: "metal,gpu,dyn"}}
+		return a
+	}
+	var b strings.Builder
+	story := Tell(answer())
+	require.NoError(t, story.WriteText(&b))
+	golden.Compare(t, "testdata/dynamicjob.txt", b.String())
+
+	a := answer()
+	a.NodeSets[0].Breakers = nil
+	assert.Equal(t, a.Making[0].Problem, Tell(a).Why, "without a back-off what keeps a node")
+	a.NodeSets[0].Problem, a.NodeSets[0].Stale = "spec.shape", "Slurm cannot be read"
+	assert.Contains(t, Tell(a).Now[1], "1 failed; it cannot be used: spec.shape; that is old: Slurm cannot be read")
+
+	a = answer()
+	a.NodeSets = append(a.NodeSets, powersave.NodeSetCounts{Name: "big", Nodes: 2, Partitions: []string{"dyn"}})
+	a.Making = append(a.Making, powersave.Boot{Node: "big-0", NodeSet: "big", Phase: powersave.PhaseStarting})
+	assert.Equal(t, []string{
+		"jobs of partition dyn get nodes of NodeSet big: 0 of 2 are powered up, 0 boot, 0 failed", "big-0: starting, waits for image and volumes",
+	}, Tell(a).Now[4:], "each with its own nodes")
+
+	for what, change := range map[string]func(a *Answer){
+		"it runs":                 func(a *Answer) { a.Slurm[0].State = "RUNNING" },
+		"it is held":              func(a *Answer) { a.Slurm[0].Reason = "JobHeldUser" },
+		"of another partition":    func(a *Answer) { a.Slurm[0].Partition = "metal" },
+		"partition not known":     func(a *Answer) { a.Slurm[0].Partition = "" },
+		"a NodeSet of mode Cloud": func(a *Answer) { a.NodeSets[0].Partitions = nil },
+	} {
+		a := answer()
+		change(&a)
+		assert.Empty(t, a.Serves(a.NodeSets[0]), what)
+		assert.Len(t, Tell(a).Now, 1, what)
+	}
+}

@@ -21,8 +21,10 @@ type Answer struct {
 	SlurmMissing    bool                      `json:"slurmMissing,omitempty"` // slurmctld does not know it, or has forgotten it
 	SlurmError      string                    `json:"slurmError,omitempty"`
 	KubernetesError string                    `json:"kubernetesError,omitempty"`
-	// Dynamic says that the node or NodeSet is of mode Dynamic: Boots has its nodes that serve, too, and the history nothing.
+	// Dynamic says that the node or NodeSet, or one that makes nodes for jobs like this, is of mode Dynamic: Boots has its nodes that serve, too, and the history nothing.
 	Dynamic bool `json:"dynamic,omitempty"`
+	// Making are nodes of NodeSets of mode Dynamic that have not registered, for jobs of the partitions of a job that waits: no pod is made for one job alone.
+	Making []powersave.Boot `json:"making,omitempty"`
 	// BridgeError says why only the history is known; the bridge itself leaves it empty.
 	BridgeError string `json:"bridgeError,omitempty"`
 }
@@ -33,6 +35,7 @@ type Shown struct {
 	State     string    `json:"state"`
 	Reason    string    `json:"reason,omitempty"`
 	Nodes     string    `json:"nodes,omitempty"`
+	Partition string    `json:"partition,omitempty"` // of a job; several with commas while it is pending
 	Submitted time.Time `json:"submitted,omitzero"`
 	Eligible  time.Time `json:"eligible,omitzero"`
 	Attempt   int       `json:"attempt,omitempty"`
@@ -46,6 +49,26 @@ func (a *Answer) Known() bool {
 // Waits says that a job may be pending, for all that is known: what it counts for as demand is of interest.
 func (a *Answer) Waits() bool {
 	return len(a.Slurm) == 0 && !a.SlurmMissing || slices.ContainsFunc(a.Slurm, func(j Shown) bool { return strings.Contains(j.State, "PENDING") })
+}
+
+// forNodes are Slurm's reasons of jobs that more nodes may help, or that it has not looked at. Of all others a NodeSet's back-off explains nothing. Package scaler
+// has a class for every reason; it stands above this one.
+var forNodes = []string{"", "None", "Resources", "Priority", "SchedDefer", "ReqNodeNotAvail", "PartitionNodeLimit", "PartitionConfig", "NodeDown", "SystemFailure"}
+
+// Serves are those of its partitions for whose jobs a NodeSet of mode Dynamic makes nodes; nil: it is no job that waits for nodes, or there are none.
+func (a *Answer) Serves(c powersave.NodeSetCounts) []string {
+	var names []string
+	for _, j := range a.Slurm {
+		if a.Job == 0 || !strings.Contains(j.State, "PENDING") || !slices.Contains(forNodes, j.Reason) {
+			continue
+		}
+		for name := range strings.SplitSeq(j.Partition, ",") {
+			if slices.Contains(c.Partitions, name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // In says that the subject has to do with the NodeSet.
@@ -192,6 +215,7 @@ func now(a Answer) []string {
 		}
 		lines = append(lines, line)
 	}
+	lines = append(lines, making(a)...)
 	for _, c := range a.NodeSets {
 		if a.NodeSet == "" {
 			continue
@@ -205,6 +229,43 @@ func now(a Answer) []string {
 		}
 		if u := c.Update; u != nil && u.Outdated > 0 {
 			lines = append(lines, fmt.Sprintf("update to %s: %d pods are outdated: %s", u.Revision, u.Outdated, u.Text))
+		}
+	}
+	return lines
+}
+
+// making says which NodeSets of mode Dynamic make nodes for jobs like the one that waits, and how far the nodes are.
+func making(a Answer) []string {
+	var lines []string
+	for _, c := range a.NodeSets {
+		partitions := a.Serves(c)
+		if len(partitions) == 0 {
+			continue
+		}
+		line := fmt.Sprintf("jobs of partition %s get nodes of NodeSet %s: %d of %d are powered up, %d boot, %d failed", strings.Join(partitions, ","), c.Name, c.PoweredUp, c.Nodes, c.Booting, c.Failed)
+		if c.Problem != "" {
+			line += "; it cannot be used: " + c.Problem
+		}
+		if c.Stale != "" {
+			line += "; that is old: " + c.Stale
+		}
+		lines = append(lines, line)
+		for _, b := range a.Making {
+			if b.NodeSet != c.Name {
+				continue
+			}
+			line := fmt.Sprintf("%s: %s", b.Node, b.Phase)
+			since := b.Times.Requested
+			if since.IsZero() {
+				since = b.Times.Created
+			}
+			if !since.IsZero() {
+				line += " since " + since.UTC().Format(time.RFC3339)
+			}
+			if line += ", waits for " + waitsFor[b.Phase]; b.Problem != "" {
+				line += ": " + b.Problem
+			}
+			lines = append(lines, line)
 		}
 	}
 	return lines
@@ -272,7 +333,7 @@ func (s *Story) judge(a Answer, entries []Entry) {
 			if b.Key.Offering != "" {
 				where = "offering " + b.Key.Offering + " of " + where
 			}
-			if a.NodeSet != "" {
+			if a.NodeSet != "" || len(a.Serves(c)) > 0 {
 				s.Why = cmp.Or(s.Why, string(b.Class)+": "+b.Reason)
 			}
 			class = cmp.Or(class, string(b.Class))
@@ -291,9 +352,9 @@ func (s *Story) judge(a Answer, entries []Entry) {
 	} else {
 		s.Again = time.Time{}
 	}
-	if a.Dynamic && s.Why == "" {
-		if i := slices.IndexFunc(a.Boots, func(b powersave.Boot) bool { return b.Problem != "" }); i >= 0 {
-			s.Why = a.Boots[i].Problem
+	if dynamic := slices.Concat(a.Boots, a.Making); a.Dynamic && s.Why == "" {
+		if i := slices.IndexFunc(dynamic, func(b powersave.Boot) bool { return b.Problem != "" }); i >= 0 {
+			s.Why = dynamic[i].Problem
 			class, _, _ = strings.Cut(s.Why, ":")
 		}
 	}

@@ -457,6 +457,8 @@ func (p *Planner) Counts(stale string) []powersave.NodeSetCounts {
 		c := &powersave.NodeSetCounts{Name: name, Generation: s.SpecGeneration, Nodes: s.Nodes.Len(), Problem: s.Problem, Stale: stale, Breakers: p.breakers.Snapshot(name)}
 		if p.reading == 0 {
 			c.Unread = c.Nodes
+		} else if s.Dynamic != nil && p.facts.Slurm != nil {
+			c.Partitions = partitionsOf(s.Dynamic, p.facts.Slurm.Queue.Partitions)
 		}
 		counts[name] = c
 	}

@@ -203,6 +203,7 @@ func TestBootFails(t *testing.T) {
 	assert.Empty(t, w.pods, "all of them are given back")
 	counts := w.planner.Counts("")
 	require.Len(t, counts[0].Breakers, 1)
+	assert.Equal(t, []string{"all"}, counts[0].Partitions)
 	assert.Equal(t, powersave.BreakerOpen, counts[0].Breakers[0].State)
 	assert.Contains(t, counts[0].Breakers[0].Reason, "0/5 nodes are available")
 	made := w.created
