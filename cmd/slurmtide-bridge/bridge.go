@@ -219,7 +219,7 @@ func runBridge(c *urfave.Context) error {
 		parts = append(parts, func(ctx context.Context) error { return watchHostMarks(ctx, kube, log) })
 	}
 	if address := c.String("metrics-address"); address != "" {
-		part, err := daemon.Metrics(address, registry, map[string]http.Handler{"GET /healthz": http.HandlerFunc(daemon.OK)})
+		part, err := daemon.Metrics(address, nil, registry, map[string]http.Handler{"GET /healthz": http.HandlerFunc(daemon.OK)})
 		if err != nil {
 			return err
 		}

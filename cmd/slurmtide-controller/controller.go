@@ -103,7 +103,7 @@ func runController(c *urfave.Context) error {
 		return lead(ctx, config, lease, log, &leading, loop.Run)
 	}}
 	if address := c.String("metrics-address"); address != "" {
-		part, err := daemon.Metrics(address, registry, map[string]http.Handler{"GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": http.HandlerFunc(daemon.OK)})
+		part, err := daemon.Metrics(address, nil, registry, map[string]http.Handler{"GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": http.HandlerFunc(daemon.OK)})
 		if err != nil {
 			return err
 		}

@@ -37,6 +37,9 @@ func exporterCommand() *urfave.Command {
 			&urfave.IntFlag{Name: "per-job", Usage: "metrics of single jobs that have nodes, eight and one for each of its nodes, for as many jobs as this: they show who does what"},
 			&urfave.BoolFlag{Name: "per-user", Usage: "metrics of each user and account: they show who does what"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9446", Usage: "where /metrics, /livez and /readyz are served"},
+			daemon.TLSCertFlag("metrics-address"),
+			daemon.TLSKeyFlag(),
+			daemon.TLSClientCAFlag("whoever reads metrics"),
 			daemon.PprofFlag(),
 			daemon.LogLevelFlag(),
 			daemon.LogFormatFlag(),
@@ -65,10 +68,17 @@ func runExporter(c *urfave.Context) error {
 	case c.Duration("timeout") < time.Second:
 		return cli.UsageError("--timeout %v is too short: 1s is the least, %v is usual", c.Duration("timeout"), slurmrest.DefaultTimeout)
 	}
+	if err := daemon.CheckTLS(c); err != nil {
+		return err
+	}
 	if err := daemon.CheckRest(c, collect.DefaultRest); err != nil {
 		return err
 	}
 	log, err := daemon.NewLogger(c.App.ErrWriter, c.String("log-level"), c.String("log-format"))
+	if err != nil {
+		return err
+	}
+	tls, err := daemon.TLS(c, log)
 	if err != nil {
 		return err
 	}
@@ -94,14 +104,14 @@ func runExporter(c *urfave.Context) error {
 	}
 	collector := collect.New(cfg)
 	registry.MustRegister(collector)
-	serve, err := daemon.Metrics(c.String("metrics-address"), registry, map[string]http.Handler{
+	serve, err := daemon.Metrics(c.String("metrics-address"), tls, registry, map[string]http.Handler{
 		"GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": readiness(collector),
 	})
 	if err != nil {
 		return err
 	}
 	parts := []func(context.Context) error{collector.Run, serve}
-	return daemon.Run(ctx, c, log, parts, "slurmrestd", c.String("slurmrestd"), "listen", c.String("metrics-address"), "interval", cfg.Interval.String())
+	return daemon.Run(ctx, c, log, parts, "slurmrestd", c.String("slurmrestd"), "listen", c.String("metrics-address"), "tls", tls != nil, "client_certificates", c.String("tls-client-ca") != "", "interval", cfg.Interval.String())
 }
 
 // why is the label of a failure.

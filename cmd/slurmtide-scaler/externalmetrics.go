@@ -12,13 +12,14 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/slurmtide/slurmtide/internal/certs"
 	"github.com/slurmtide/slurmtide/kube/aggregated"
 	"github.com/slurmtide/slurmtide/scaler/external"
 	"github.com/slurmtide/slurmtide/scaler/metricsapi"
 )
 
 // serveExternalMetrics adds the API for plain HPAs.
-func (s *setup) serveExternalMetrics(address string, service *external.Service, certs *external.TLS) error {
+func (s *setup) serveExternalMetrics(address string, service *external.Service, certs *certs.TLS) error {
 	if err := s.reachKubernetes(); err != nil {
 		return err
 	}

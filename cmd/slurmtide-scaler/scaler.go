@@ -46,9 +46,9 @@ func scalerCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "select-type-parameters", Usage: "SelectTypeParameters of slurm.conf, where slurmrestd does not tell, before 26.05 (default: CR_Core_Memory)"},
 			&urfave.StringFlag{Name: "clusters", TakesFile: true, Usage: "YAML file of several clusters, in place of the flags above but --kubeconfig"},
 			&urfave.StringFlag{Name: "listen", Value: ":9442", Usage: "where KEDA is answered (gRPC)"},
-			&urfave.StringFlag{Name: "tls-cert", TakesFile: true, Usage: "certificate for --listen; files may be replaced at any time (default: no TLS)"},
-			&urfave.StringFlag{Name: "tls-key", TakesFile: true, Usage: "its key"},
-			&urfave.StringFlag{Name: "tls-client-ca", TakesFile: true, Usage: "CA of the certificates that clients must have (default: they need none)"},
+			daemon.TLSCertFlag("listen"),
+			daemon.TLSKeyFlag(),
+			daemon.TLSClientCAFlag("clients"),
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9443", Usage: "where /metrics, /explain, /demand, /livez and /readyz are served; empty: nowhere"},
 			daemon.PprofFlag(),
 			&urfave.StringFlag{Name: "external-metrics", Usage: "where external.metrics.k8s.io/v1beta1 is served over HTTPS, for a plain HPA without KEDA, for example :6443 (default: nowhere)"},
@@ -69,11 +69,10 @@ func runScaler(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := daemon.CheckTLS(c); err != nil {
+		return err
+	}
 	switch {
-	case (c.String("tls-cert") == "") != (c.String("tls-key") == ""):
-		return cli.UsageError("--tls-cert and --tls-key go together")
-	case c.String("tls-client-ca") != "" && c.String("tls-cert") == "":
-		return cli.UsageError("--tls-client-ca needs --tls-cert and --tls-key")
 	case c.String("external-metrics") != "" && c.String("tls-cert") == "":
 		return cli.UsageError("--external-metrics needs --tls-cert and --tls-key")
 	case c.Duration("max-age") < 2*time.Second:
@@ -104,11 +103,10 @@ func runScaler(c *urfave.Context) error {
 		}
 	}
 	options := external.Options{Metrics: s.metrics, Log: log}
-	if cert := c.String("tls-cert"); cert != "" {
-		files := external.TLSFiles{Cert: cert, Key: c.String("tls-key"), ClientCA: c.String("tls-client-ca")}
-		if options.TLS, err = external.LoadTLS(files, log); err != nil {
-			return err
-		}
+	if options.TLS, err = daemon.TLS(c, log); err != nil {
+		return err
+	}
+	if options.TLS != nil {
 		external.ShowExpiry(registry, options.TLS.Ends)
 	}
 	service := external.NewService(s.sources)
@@ -123,7 +121,7 @@ func runScaler(c *urfave.Context) error {
 		}
 	}
 	if address := c.String("metrics-address"); address != "" {
-		part, err := daemon.Metrics(address, registry, map[string]http.Handler{
+		part, err := daemon.Metrics(address, nil, registry, map[string]http.Handler{
 			"GET /explain/": watch.ExplainJobs(s.watchers), "GET " + ask.DemandPath: watch.TellDemand(s.watchers), "GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": readiness(service),
 		})
 		if err != nil {

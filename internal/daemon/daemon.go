@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/slurmtide/slurmtide/internal/certs"
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 )
@@ -113,6 +114,40 @@ func CheckRest(c *urfave.Context, usual float64) error {
 		return cli.UsageError("--rest %v: it must be from 0.1 to 1000; %v is usual", rest, usual)
 	}
 	return nil
+}
+
+// TLSCertFlag is --tls-cert, of the server at the address of a flag.
+func TLSCertFlag(address string) urfave.Flag {
+	return &urfave.StringFlag{Name: "tls-cert", TakesFile: true, Usage: "certificate for --" + address + "; files may be replaced at any time (default: no TLS)"}
+}
+
+// TLSKeyFlag is --tls-key.
+func TLSKeyFlag() urfave.Flag {
+	return &urfave.StringFlag{Name: "tls-key", TakesFile: true, Usage: "its key"}
+}
+
+// TLSClientCAFlag is --tls-client-ca.
+func TLSClientCAFlag(clients string) urfave.Flag {
+	return &urfave.StringFlag{Name: "tls-client-ca", TakesFile: true, Usage: "CA of the certificates that " + clients + " must have (default: they need none)"}
+}
+
+// CheckTLS checks the three.
+func CheckTLS(c *urfave.Context) error {
+	switch {
+	case (c.String("tls-cert") == "") != (c.String("tls-key") == ""):
+		return cli.UsageError("--tls-cert and --tls-key go together")
+	case c.String("tls-client-ca") != "" && c.String("tls-cert") == "":
+		return cli.UsageError("--tls-client-ca needs --tls-cert and --tls-key")
+	}
+	return nil
+}
+
+// TLS reads their files; nil: none were given.
+func TLS(c *urfave.Context, log *slog.Logger) (*certs.TLS, error) {
+	if c.String("tls-cert") == "" {
+		return nil, nil
+	}
+	return certs.Load(certs.Files{Cert: c.String("tls-cert"), Key: c.String("tls-key"), ClientCA: c.String("tls-client-ca")}, log)
 }
 
 // PprofFlag is what Run looks at.

@@ -47,11 +47,12 @@ func get(t *testing.T, start func(address string) (func(context.Context) error, 
 
 func TestMetrics(t *testing.T) {
 	metrics := func(address string) (func(context.Context) error, error) {
-		return Metrics(address, NewRegistry(), map[string]http.Handler{"GET /livez": http.HandlerFunc(OK)})
+		return Metrics(address, nil, NewRegistry(), map[string]http.Handler{"GET /livez": http.HandlerFunc(OK)})
 	}
 	status, text := get(t, metrics, "/metrics")
 	assert.Equal(t, 200, status)
 	assert.Contains(t, text, "go_goroutines ")
+	assert.Contains(t, text, `promhttp_metric_handler_requests_total{code="503"} 0`)
 	_, text = get(t, metrics, "/livez")
 	assert.Equal(t, "ok\n", text)
 	status, _ = get(t, metrics, "/debug/pprof/")
@@ -123,7 +124,7 @@ func TestManyScrapes(t *testing.T) {
 	require.NoError(t, err)
 	address := l.Addr().String()
 	require.NoError(t, l.Close())
-	part, err := Metrics(address, registry, nil)
+	part, err := Metrics(address, nil, registry, nil)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended, codes := make(chan error), make(chan int)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/slurmtide/slurmtide/internal/certs"
 	pb "github.com/slurmtide/slurmtide/scaler/external/externalscaler"
 )
 
@@ -29,8 +30,8 @@ const (
 
 // Options of Serve.
 type Options struct {
-	TLS     *TLS     // nil: none
-	Metrics *Metrics // nil: counts nothing
+	TLS     *certs.TLS // nil: none
+	Metrics *Metrics   // nil: counts nothing
 	Log     *slog.Logger
 }
 
@@ -48,7 +49,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener, o Options) e
 		grpc.ChainStreamInterceptor(o.stream),
 	}
 	if o.TLS != nil {
-		options = append(options, grpc.Creds(handshakes{credentials.NewTLS(o.TLS.Config()), o.TLS}))
+		options = append(options, grpc.Creds(handshakes{credentials.NewTLS(o.TLS.Config()), o.TLS, o.Log}))
 	}
 	server := grpc.NewServer(options...)
 	pb.RegisterExternalScalerServer(server, s)

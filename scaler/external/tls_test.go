@@ -3,16 +3,9 @@ package external
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -25,55 +18,15 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"github.com/slurmtide/slurmtide/internal/certs"
+	"github.com/slurmtide/slurmtide/internal/certs/certstest"
 	"github.com/slurmtide/slurmtide/internal/cli/clitest"
 	pb "github.com/slurmtide/slurmtide/scaler/external/externalscaler"
 )
 
-// authority signs certificates.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
-	next int64
-}
-
-func newAuthority(t *testing.T, name string) *authority {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
-	require.NoError(t, err)
-	cert, err := x509.ParseCertificate(der)
-	require.NoError(t, err)
-	return &authority{t: t, cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), next: 2}
-}
-
-// sign makes a certificate, good for d from now on, and its key.
-func (a *authority) sign(d time.Duration) (cert, key []byte) { return a.signFrom(-time.Hour, d) }
-
-// signFrom makes one that is good from some time on.
-func (a *authority) signFrom(from, d time.Duration) (cert, key []byte) {
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(a.t, err)
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(a.next), Subject: pkix.Name{CommonName: "scaler"}, NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(d),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	a.next++
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, k.Public(), a.key)
-	require.NoError(a.t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(k)
-	require.NoError(a.t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
-}
-
 type tlsServer struct {
 	t       *testing.T
-	files   TLSFiles
+	files   certs.Files
 	address string
 	log     *clitest.Log
 }
@@ -83,18 +36,18 @@ func write(t *testing.T, file string, data []byte) {
 	require.NoError(t, os.Rename(file+".new", file))
 }
 
-func newTLSServer(t *testing.T, server, clients *authority) *tlsServer {
+func newTLSServer(t *testing.T, server, clients *certstest.Authority) *tlsServer {
 	dir := t.TempDir()
-	s := &tlsServer{t: t, files: TLSFiles{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")}, log: &clitest.Log{}}
-	s.replace(server.sign(time.Hour))
+	s := &tlsServer{t: t, files: certs.Files{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")}, log: &clitest.Log{}}
+	s.replace(server.Sign(time.Hour))
 	if clients != nil {
 		s.files.ClientCA = filepath.Join(dir, "ca.crt")
-		write(t, s.files.ClientCA, clients.pem)
+		write(t, s.files.ClientCA, clients.PEM)
 	}
 	log := slog.New(slog.NewTextHandler(s.log, nil))
-	certs, err := LoadTLS(s.files, log)
+	loaded, err := certs.Load(s.files, log)
 	require.NoError(t, err)
-	s.address = serve(t, NewService(map[string]Source{"one": watcher(t, newSlurm(1))}), Options{TLS: certs, Log: log})
+	s.address = serve(t, NewService(map[string]Source{"one": watcher(t, newSlurm(1))}), Options{TLS: loaded, Log: log})
 	return s
 }
 
@@ -104,9 +57,9 @@ func (s *tlsServer) replace(cert, key []byte) {
 }
 
 // call asks over a new connection and returns the serial number of the server's certificate.
-func (s *tlsServer) call(roots *authority, client ...tls.Certificate) (int64, error) {
+func (s *tlsServer) call(roots *certstest.Authority, client ...tls.Certificate) (int64, error) {
 	pool := x509.NewCertPool()
-	pool.AddCert(roots.cert)
+	pool.AddCert(roots.Cert)
 	var serial int64
 	config := &tls.Config{RootCAs: pool, VerifyConnection: func(c tls.ConnectionState) error {
 		serial = c.PeerCertificates[0].SerialNumber.Int64()
@@ -124,7 +77,7 @@ func (s *tlsServer) call(roots *authority, client ...tls.Certificate) (int64, er
 }
 
 func TestTLSRotation(t *testing.T) {
-	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
+	ca, other := certstest.New(t, "ca"), certstest.New(t, "other")
 	s := newTLSServer(t, ca, nil)
 	serial, err := s.call(ca)
 	require.NoError(t, err)
@@ -132,7 +85,7 @@ func TestTLSRotation(t *testing.T) {
 	_, err = s.call(other)
 	require.ErrorContains(t, err, "certificate signed by unknown authority")
 
-	s.replace(ca.sign(time.Hour))
+	s.replace(ca.Sign(time.Hour))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		serial, err := s.call(ca)
 		require.NoError(c, err)
@@ -141,28 +94,28 @@ func TestTLSRotation(t *testing.T) {
 
 	// Half a file, a certificate without its key and one that expired leave what was.
 	write(t, s.files.Cert, []byte("-----BEGIN"))
-	time.Sleep(reloadEvery)
+	time.Sleep(certs.ReloadEvery)
 	serial, err = s.call(ca)
 	require.NoError(t, err)
 	assert.Equal(t, int64(3), serial)
-	s.replace(ca.sign(-time.Minute))
-	time.Sleep(reloadEvery)
+	s.replace(ca.Sign(-time.Minute))
+	time.Sleep(certs.ReloadEvery)
 	serial, err = s.call(ca)
 	require.NoError(t, err)
 	assert.Equal(t, int64(3), serial)
 	assert.Regexp(t, `the certificate in use is kept.*the certificate in \S*tls.crt expired at .*: renew it`, s.log.String())
 
-	_, err = LoadTLS(s.files, slog.New(slog.DiscardHandler))
+	_, err = certs.Load(s.files, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "expired at", "nobody could connect")
 }
 
 // One that is not valid yet is taken over when it is.
 func TestTLSNotValidYet(t *testing.T) {
-	ca := newAuthority(t, "ca")
+	ca := certstest.New(t, "ca")
 	s := newTLSServer(t, ca, nil)
-	next := ca.next
-	s.replace(ca.signFrom(4*time.Second, time.Hour))
-	_, err := LoadTLS(s.files, slog.New(slog.DiscardHandler))
+	next := ca.Next
+	s.replace(ca.SignFrom(4*time.Second, time.Hour))
+	_, err := certs.Load(s.files, slog.New(slog.DiscardHandler))
 	require.ErrorContains(t, err, "is not valid before", "nobody could connect")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		serial, err := s.call(ca)
@@ -174,9 +127,9 @@ func TestTLSNotValidYet(t *testing.T) {
 
 // A certificate that nobody renews is named on both sides.
 func TestTLSExpires(t *testing.T) {
-	ca := newAuthority(t, "ca")
+	ca := certstest.New(t, "ca")
 	s := newTLSServer(t, ca, nil)
-	s.replace(ca.sign(3 * time.Second))
+	s.replace(ca.Sign(3 * time.Second))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		serial, err := s.call(ca)
 		require.NoError(c, err)
@@ -187,7 +140,7 @@ func TestTLSExpires(t *testing.T) {
 		assert.ErrorContains(c, err, "certificate has expired")
 		assert.Regexp(c, `TLS handshake failed.*our certificate in \S*tls.crt expired at \S+: renew it`, s.log.String())
 	}, 10*time.Second, 200*time.Millisecond)
-	s.replace(ca.sign(time.Hour))
+	s.replace(ca.Sign(time.Hour))
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, err := s.call(ca)
 		require.NoError(c, err)
@@ -196,9 +149,9 @@ func TestTLSExpires(t *testing.T) {
 
 // Many connect while files are replaced: each sees one pair or the other.
 func TestTLSRotationUnderLoad(t *testing.T) {
-	ca := newAuthority(t, "ca")
+	ca := certstest.New(t, "ca")
 	s := newTLSServer(t, ca, ca)
-	client, err := tls.X509KeyPair(ca.sign(time.Hour))
+	client, err := tls.X509KeyPair(ca.Sign(time.Hour))
 	require.NoError(t, err)
 	stop := make(chan struct{})
 	var calls sync.WaitGroup
@@ -217,12 +170,12 @@ func TestTLSRotationUnderLoad(t *testing.T) {
 	}
 	var last int64
 	for range 3 {
-		last = ca.next
-		cert, key := ca.sign(time.Hour)
+		last = ca.Next
+		cert, key := ca.Sign(time.Hour)
 		write(t, s.files.Cert, cert)
-		time.Sleep(reloadEvery + 100*time.Millisecond) // the key is still the old one's
+		time.Sleep(certs.ReloadEvery + 100*time.Millisecond) // the key is still the old one's
 		write(t, s.files.Key, key)
-		time.Sleep(reloadEvery + 100*time.Millisecond)
+		time.Sleep(certs.ReloadEvery + 100*time.Millisecond)
 	}
 	close(stop)
 	calls.Wait()
@@ -232,10 +185,10 @@ func TestTLSRotationUnderLoad(t *testing.T) {
 }
 
 func TestMutualTLS(t *testing.T) {
-	ca, clients, next := newAuthority(t, "ca"), newAuthority(t, "clients"), newAuthority(t, "next")
+	ca, clients, next := certstest.New(t, "ca"), certstest.New(t, "clients"), certstest.New(t, "next")
 	s := newTLSServer(t, ca, clients)
-	pair := func(a *authority, d time.Duration) tls.Certificate {
-		p, err := tls.X509KeyPair(a.sign(d))
+	pair := func(a *certstest.Authority, d time.Duration) tls.Certificate {
+		p, err := tls.X509KeyPair(a.Sign(d))
 		require.NoError(t, err)
 		return p
 	}
@@ -255,7 +208,7 @@ func TestMutualTLS(t *testing.T) {
 			assert.Eventually(t, func() bool { return bytes.Contains([]byte(s.log.String()), []byte(tc.log)) }, 5*time.Second, 20*time.Millisecond, s.log)
 		})
 	}
-	write(t, s.files.ClientCA, next.pem)
+	write(t, s.files.ClientCA, next.PEM)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, err := s.call(ca, pair(next, time.Hour))
 		require.NoError(c, err)

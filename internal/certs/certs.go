@@ -1,26 +1,23 @@
-package external
+// Package certs is the servers' side of TLS: certificates in files that may be replaced at any time.
+package certs
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"io"
+	"log"
 	"log/slog"
-	"net"
+	"net/http"
 	"os"
 	"sync"
 	"time"
-
-	"google.golang.org/grpc/credentials"
 )
 
-// reloadEvery is how often, at most, files are looked at. It is done when somebody connects.
-const reloadEvery = time.Second
+// ReloadEvery is how often, at most, files are looked at. It is done when somebody connects.
+const ReloadEvery = time.Second
 
-// TLSFiles are PEM files. They may be replaced at any time; connections made after that use the new ones.
-type TLSFiles struct {
+// Files are PEM files. They may be replaced at any time; connections made after that use the new ones.
+type Files struct {
 	Cert, Key string
 	// ClientCA, if not empty, wants clients to have a certificate that one of these signed.
 	ClientCA string
@@ -28,7 +25,7 @@ type TLSFiles struct {
 
 // TLS is a server's side of TLS.
 type TLS struct {
-	files TLSFiles
+	files Files
 	log   *slog.Logger
 	now   func() time.Time
 
@@ -40,8 +37,8 @@ type TLS struct {
 	ends   time.Time
 }
 
-// LoadTLS reads the files.
-func LoadTLS(files TLSFiles, log *slog.Logger) (*TLS, error) {
+// Load reads the files.
+func Load(files Files, log *slog.Logger) (*TLS, error) {
 	t := &TLS{files: files, log: log, now: time.Now}
 	if _, err := t.load(); err != nil {
 		return nil, err
@@ -71,6 +68,51 @@ func (t *TLS) Config() *tls.Config {
 	}
 }
 
+// HTTP is for servers of HTTP. Who has no certificate is let in all the same, for kubelet has none to show: see Known.
+func (t *TLS) HTTP() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			t.refresh()
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			config := t.config.Clone()
+			config.NextProtos = []string{"h2", "http/1.1"}
+			if config.ClientAuth == tls.RequireAndVerifyClientCert {
+				config.ClientAuth = tls.VerifyClientCertIfGiven
+			}
+			return config, nil
+		},
+	}
+}
+
+// ErrorLog is for http.Server: handshakes that fail are told of at level debug, for anybody can have them fail.
+func (t *TLS) ErrorLog() *log.Logger { return slog.NewLogLogger(t.log.Handler(), slog.LevelDebug) }
+
+// Known lets only those ask handler who have shown a certificate, if Files.ClientCA is given. It is for servers that HTTP configured.
+func (t *TLS) Known(handler http.Handler) http.Handler {
+	if t.files.ClientCA == "" {
+		return handler
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+			http.Error(w, "show a certificate of the CA in --tls-client-ca", http.StatusUnauthorized)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// Expired says so of a certificate that is good no more; empty: it is good.
+func (t *TLS) Expired() string {
+	ends := t.Ends()
+	if !t.now().After(ends) {
+		return ""
+	}
+	return fmt.Sprintf("our certificate in %s expired at %s: renew it", t.files.Cert, ends.UTC().Format(time.RFC3339))
+}
+
 // Certificate is for tls.Config.GetCertificate of other servers.
 func (t *TLS) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	t.refresh()
@@ -82,7 +124,7 @@ func (t *TLS) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 // refresh takes over new files. Those that cannot be used, because they are half written perhaps, leave what was.
 func (t *TLS) refresh() {
 	t.mu.Lock()
-	due := t.now().Sub(t.looked) >= reloadEvery
+	due := t.now().Sub(t.looked) >= ReloadEvery
 	t.mu.Unlock()
 	if !due {
 		return
@@ -141,26 +183,4 @@ func (t *TLS) load() (changed bool, err error) {
 	}
 	t.text, t.config, t.ends = all, config, pair.Leaf.NotAfter
 	return true, nil
-}
-
-// handshakes tells of handshakes that fail: whoever connects often hides why.
-type handshakes struct {
-	credentials.TransportCredentials
-	tls *TLS
-}
-
-func (h handshakes) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	c, info, err := h.TransportCredentials.ServerHandshake(conn)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) { // TCP probes hang up
-		attrs := []any{"client", conn.RemoteAddr().String(), "error", err}
-		if ends := h.tls.Ends(); h.tls.now().After(ends) {
-			attrs = append(attrs, "reason", fmt.Sprintf("our certificate in %s expired at %s: renew it", h.tls.files.Cert, ends.UTC().Format(time.RFC3339)))
-		}
-		h.tls.log.Log(context.Background(), slog.LevelWarn, "TLS handshake failed", attrs...)
-	}
-	return c, info, err
-}
-
-func (h handshakes) Clone() credentials.TransportCredentials {
-	return handshakes{h.TransportCredentials.Clone(), h.tls}
 }
