@@ -18,6 +18,7 @@ import (
 	"github.com/slurmtide/slurmtide/internal/address"
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/daemon"
+	"github.com/slurmtide/slurmtide/internal/daemon/slurmrestd"
 	"github.com/slurmtide/slurmtide/internal/measure"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 	"github.com/slurmtide/slurmtide/kube/pods"
@@ -59,9 +60,9 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName; NodeSets with this spec.clusterRef are served (required)"},
 			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "namespace of the NodeSets and pods (required)"},
 			&urfave.StringFlag{Name: "kubeconfig", TakesFile: true, EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
-			daemon.SlurmrestdFlag("(required)"),
-			daemon.JWTKeyFlag(),
-			daemon.JWTUserFlag("SlurmUser"),
+			slurmrestd.ServerFlag("(required)"),
+			slurmrestd.KeyFlag(),
+			slurmrestd.UserFlag("SlurmUser"),
 			&urfave.StringFlag{Name: "conf-server", EnvVars: []string{"SLURMTIDE_CONF_SERVER"}, Usage: "slurmd --conf-server for the pods: host[:port] of slurmctld as pods reach it (default: slurm.conf comes with the pod template)"},
 			&urfave.StringFlag{Name: "pod-service", Usage: "headless service that gives the pods DNS names"},
 			&urfave.StringFlag{Name: "host-taint", Value: pods.DefaultHostTaint, Usage: "key[=value]:Effect, put on the Kubernetes node under a Slurm node that is drained for bad hardware; empty: none is"},
@@ -154,7 +155,7 @@ func runBridge(c *urfave.Context) error {
 	}
 	metrics := bridge.NewMetrics(registry)
 	bridge.ShowSpool(registry, sp.Stats)
-	slurm, err := slurmrest.New(slurmrest.Config{Server: c.String("slurmrestd"), Token: daemon.Tokens(c.String("jwt-key"), c.String("jwt-user")), Log: log, OnRequest: measure.NewSlurmrestd(registry).Request})
+	slurm, err := slurmrest.New(slurmrest.Config{Server: c.String("slurmrestd"), Token: slurmrestd.Tokens(c.String("jwt-key"), c.String("jwt-user")), Log: log, OnRequest: measure.NewSlurmrestd(registry).Request})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/slurmtide/slurmtide/doctor/live"
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/daemon"
+	"github.com/slurmtide/slurmtide/internal/daemon/slurmrestd"
 	"github.com/slurmtide/slurmtide/internal/doctorcli"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 	"github.com/slurmtide/slurmtide/kube/pods"
@@ -28,8 +29,8 @@ func doctorCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "namespace of the NodeSets and pods (required)"},
 			&urfave.StringFlag{Name: "kubeconfig", TakesFile: true, EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
 			&urfave.StringFlag{Name: "slurmrestd", EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path; empty: it is not asked"},
-			daemon.JWTKeyFlag(),
-			daemon.JWTUserFlag("SlurmUser"),
+			slurmrestd.KeyFlag(),
+			slurmrestd.UserFlag("SlurmUser"),
 			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "as the bridge is told"},
 			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "as the bridge is told"},
 		),
@@ -49,7 +50,7 @@ func runDoctor(c *urfave.Context) error {
 		config := live.Config{Kubernetes: kubernetes, Namespace: c.String("namespace"), Cluster: c.String("cluster"), Lookup: net.DefaultResolver.LookupHost,
 			NameServers: live.NameServers("/etc/resolv.conf"), QPS: c.Float64("kube-qps"), Burst: c.Int("kube-burst")}
 		if server := c.String("slurmrestd"); server != "" {
-			config.Slurmrestd = &slurmrest.Config{Server: server, Token: daemon.Tokens(c.String("jwt-key"), c.String("jwt-user")), Log: slog.New(slog.DiscardHandler)}
+			config.Slurmrestd = &slurmrest.Config{Server: server, Token: slurmrestd.Tokens(c.String("jwt-key"), c.String("jwt-user")), Log: slog.New(slog.DiscardHandler)}
 		}
 		return live.Read(c.Context, config, f)
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/slurmtide/slurmtide/exporter/collect"
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/daemon"
+	"github.com/slurmtide/slurmtide/internal/daemon/slurmrestd"
 	"github.com/slurmtide/slurmtide/internal/measure"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 )
@@ -26,9 +27,9 @@ func exporterCommand() *urfave.Command {
 			"keeps nothing but sums of its own, so it may be stopped at any moment.",
 		Flags: []urfave.Flag{
 			&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "value of the label cluster on every metric of Slurm (default: no such label)"},
-			daemon.SlurmrestdFlag("(required)"),
-			daemon.JWTKeyFlag(),
-			daemon.JWTUserFlag("SlurmUser, or another operator who sees all jobs"),
+			slurmrestd.ServerFlag("(required)"),
+			slurmrestd.KeyFlag(),
+			slurmrestd.UserFlag("SlurmUser, or another operator who sees all jobs"),
 			&urfave.DurationFlag{Name: "interval", Value: collect.DefaultInterval, Usage: "how often nodes, jobs and statistics are read"},
 			&urfave.Float64Flag{Name: "rest", Value: collect.DefaultRest, Usage: "how long Slurm is left alone after a read, as a multiple of what the read took"},
 			&urfave.DurationFlag{Name: "max-age", Value: collect.DefaultMaxAge, Usage: "figures that are older are not shown; when reads take long, twice as long as all of them take with their rests"},
@@ -84,7 +85,7 @@ func runExporter(c *urfave.Context) error {
 	}
 	registry := daemon.NewRegistry()
 	slurm, err := slurmrest.New(slurmrest.Config{
-		Server: c.String("slurmrestd"), Token: daemon.Tokens(c.String("jwt-key"), c.String("jwt-user")), Timeout: c.Duration("timeout"), Log: log,
+		Server: c.String("slurmrestd"), Token: slurmrestd.Tokens(c.String("jwt-key"), c.String("jwt-user")), Timeout: c.Duration("timeout"), Log: log,
 		Retries:   -1, // the next read comes anyhow
 		OnRequest: measure.NewSlurmrestd(registry).Request,
 	})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/daemon"
+	"github.com/slurmtide/slurmtide/internal/daemon/slurmrestd"
 	"github.com/slurmtide/slurmtide/internal/measure"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 	"github.com/slurmtide/slurmtide/kube/nodesets"
@@ -40,9 +41,9 @@ func scalerCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName; NodeSets with this spec.clusterRef are known (required without --clusters)"},
 			&urfave.StringFlag{Name: "namespace", EnvVars: []string{"SLURMTIDE_NAMESPACE"}, Usage: "namespace of the NodeSets; empty: there are none, and triggers give partition and node shape"},
 			&urfave.StringFlag{Name: "kubeconfig", TakesFile: true, EnvVars: []string{"KUBECONFIG"}, Usage: "how to reach Kubernetes (default: as a pod in the cluster)"},
-			daemon.SlurmrestdFlag("(required without --clusters)"),
-			daemon.JWTKeyFlag(),
-			daemon.JWTUserFlag("SlurmUser, or another operator who sees all jobs"),
+			slurmrestd.ServerFlag("(required without --clusters)"),
+			slurmrestd.KeyFlag(),
+			slurmrestd.UserFlag("SlurmUser, or another operator who sees all jobs"),
 			&urfave.StringFlag{Name: "select-type-parameters", Usage: "SelectTypeParameters of slurm.conf, where slurmrestd does not tell, before 26.05 (default: CR_Core_Memory)"},
 			&urfave.StringFlag{Name: "clusters", TakesFile: true, Usage: "YAML file of several clusters, in place of the flags above but --kubeconfig"},
 			&urfave.StringFlag{Name: "listen", Value: ":9442", Usage: "where KEDA is answered (gRPC)"},
@@ -158,7 +159,7 @@ func (s *setup) close() {
 
 func (s *setup) add(c cluster) error {
 	log := s.log.With("cluster", c.Name)
-	slurm, err := slurmrest.New(slurmrest.Config{Server: c.Slurmrestd, Token: daemon.Tokens(c.JWTKey, c.JWTUser), Log: log, OnRequest: s.slurmrestd.Request})
+	slurm, err := slurmrest.New(slurmrest.Config{Server: c.Slurmrestd, Token: slurmrestd.Tokens(c.JWTKey, c.JWTUser), Log: log, OnRequest: s.slurmrestd.Request})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package daemon is what our daemons have in common: logging, ways to Kubernetes and slurmrestd, parts that run together.
+// Package daemon is what our daemons have in common: logging, the way to Kubernetes, parts that run together.
 package daemon
 
 import (
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 
 	urfave "github.com/urfave/cli/v2"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/slurmtide/slurmtide/internal/certs"
 	"github.com/slurmtide/slurmtide/internal/cli"
-	"github.com/slurmtide/slurmtide/internal/slurmrest"
 )
 
 // App is the program of daemons, whose commands people know as those of slurmtide.
@@ -79,33 +77,6 @@ func Kubernetes(file string) (*rest.Config, error) {
 		return nil, fmt.Errorf("finding Kubernetes: %w; outside a cluster, give --kubeconfig", err)
 	}
 	return cfg, nil
-}
-
-// Tokens chooses where slurmrestd tokens come from: the key file, if one is named, or $SLURM_JWT, or scontrol.
-func Tokens(keyFile, user string) slurmrest.TokenSource {
-	switch {
-	case keyFile != "":
-		return slurmrest.KeyFile{Path: keyFile, User: user}
-	case os.Getenv("SLURM_JWT") != "":
-		return slurmrest.Static(os.Getenv("SLURM_JWT"))
-	default:
-		return slurmrest.Scontrol{User: user}
-	}
-}
-
-// SlurmrestdFlag says where slurmrestd is; the remark tells whether it must be said.
-func SlurmrestdFlag(remark string) urfave.Flag {
-	return &urfave.StringFlag{Name: "slurmrestd", EnvVars: []string{"SLURMTIDE_SLURMRESTD"}, Usage: "http://host:port, https://host:port or unix:///path " + remark}
-}
-
-// JWTKeyFlag and JWTUserFlag are what Tokens takes.
-func JWTKeyFlag() urfave.Flag {
-	return &urfave.StringFlag{Name: "jwt-key", TakesFile: true, Usage: "jwt_hs256.key, to mint slurmrestd tokens with (default: $SLURM_JWT when set, or else from scontrol token)"}
-}
-
-// JWTUserFlag is told who that may be.
-func JWTUserFlag(who string) urfave.Flag {
-	return &urfave.StringFlag{Name: "jwt-user", Value: "slurm", Usage: "user the tokens are for: " + who}
 }
 
 // CheckRest sees that --rest is a multiple that one can wait for.

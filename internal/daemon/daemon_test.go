@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/slurmtide/slurmtide/internal/slurmrest"
 )
 
 func TestRunAll(t *testing.T) {
@@ -51,15 +50,6 @@ func TestRunAll(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestTokens(t *testing.T) {
-	t.Setenv("SLURM_JWT", "")
-	assert.Equal(t, slurmrest.KeyFile{Path: "/key", User: "slurm"}, Tokens("/key", "slurm"))
-	assert.Equal(t, slurmrest.Scontrol{User: "slurm"}, Tokens("", "slurm"))
-	t.Setenv("SLURM_JWT", "token")
-	assert.Equal(t, slurmrest.Static("token"), Tokens("", "slurm"))
-	assert.Equal(t, slurmrest.KeyFile{Path: "/key", User: "slurm"}, Tokens("/key", "slurm"), "a key makes tokens that do not expire for good")
 }
 
 func TestLogger(t *testing.T) {
