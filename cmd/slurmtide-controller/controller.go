@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -17,7 +18,6 @@ import (
 	urfave "github.com/urfave/cli/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -27,6 +27,7 @@ import (
 	"github.com/slurmtide/slurmtide/internal/daemon"
 	"github.com/slurmtide/slurmtide/internal/measure"
 	"github.com/slurmtide/slurmtide/kube/controlplane"
+	"github.com/slurmtide/slurmtide/kube/groups"
 )
 
 // namespaceFile tells a pod its namespace.
@@ -49,8 +50,8 @@ func controllerCommand() *urfave.Command {
 			&urfave.IntFlag{Name: "workers", Value: 4, Usage: "objects that are handled at once"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9444", Usage: "where /metrics, /livez and /readyz are served; empty: nowhere"},
 			daemon.PprofFlag(),
-			&urfave.Float64Flag{Name: "kube-qps", Value: 50, Usage: "requests per second to the API server"},
-			&urfave.IntFlag{Name: "kube-burst", Value: 100, Usage: "requests to the API server that may come at once"},
+			&urfave.Float64Flag{Name: "kube-qps", Value: 200, Usage: "requests per second to the API server"},
+			&urfave.IntFlag{Name: "kube-burst", Value: 400, Usage: "requests to the API server that may come at once"},
 			daemon.LogLevelFlag(),
 			daemon.LogFormatFlag(),
 		},
@@ -81,6 +82,9 @@ func runController(c *urfave.Context) error {
 		return err
 	}
 	klog.SetSlogLogger(log)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(25) // it has much to keep and little to do
+	}
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	config, err := daemon.Kubernetes(c.String("kubeconfig"))
@@ -132,7 +136,7 @@ func leaseOf(only, home string) (types.NamespacedName, error) {
 
 // lead runs work while this daemon has the Lease. One that loses it ends, and is started anew by whoever started it.
 func lead(ctx context.Context, config *rest.Config, lease types.NamespacedName, log *slog.Logger, leading *atomic.Bool, work func(context.Context) error) error {
-	kube, err := kubernetes.NewForConfig(config)
+	kube, err := groups.New(config)
 	if err != nil {
 		return fmt.Errorf("setting up the lease: %w", err)
 	}

@@ -39,14 +39,14 @@ import (
 	"github.com/slurmtide/slurmtide/test/leaks"
 )
 
-// slurmrestd answers as one of 26.05 does for a cluster of ten nodes that are powered down, and jobs for a node each.
-type slurmrestd struct {
+// restd answers as one of 26.05 does for a cluster of ten nodes that are powered down, and jobs for a node each.
+type restd struct {
 	jobs    int
 	garbage atomic.Pointer[string] // answered in place of everything
 	hangs   atomic.Bool
 }
 
-func (s *slurmrestd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *restd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.hangs.Load() {
 		<-r.Context().Done()
 		return
@@ -132,7 +132,7 @@ func freeAddress(t *testing.T) string {
 func TestDaemon(t *testing.T) {
 	const token = "opaque-token-of-slurmrestd"
 	t.Setenv("SLURM_JWT", token)
-	one, two := &slurmrestd{jobs: 2}, &slurmrestd{jobs: 3}
+	one, two := &restd{jobs: 2}, &restd{jobs: 3}
 	first, second := httptest.NewServer(one), httptest.NewServer(two)
 	defer first.Close()
 	defer second.Close()

@@ -10,10 +10,9 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/slurmtide/slurmtide/internal/certs"
 	"github.com/slurmtide/slurmtide/kube/aggregated"
+	"github.com/slurmtide/slurmtide/kube/groups"
 	"github.com/slurmtide/slurmtide/scaler/external"
 	"github.com/slurmtide/slurmtide/scaler/metricsapi"
 )
@@ -23,7 +22,7 @@ func (s *setup) serveExternalMetrics(address string, service *external.Service, 
 	if err := s.reachKubernetes(); err != nil {
 		return err
 	}
-	kube, err := kubernetes.NewForConfig(s.kube)
+	kube, err := groups.New(s.kube)
 	if err != nil {
 		return fmt.Errorf("serving external metrics: %w", err)
 	}

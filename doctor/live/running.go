@@ -12,11 +12,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/slurmtide/slurmtide/doctor"
 	"github.com/slurmtide/slurmtide/internal/slurmrest"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/groups"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -88,7 +88,7 @@ func running(nodes []powersave.SlurmNode, pods map[string][]string) *doctor.Runn
 
 // podAddresses are those of each pod of the cluster, by UID.
 func podAddresses(ctx context.Context, c Config) (map[string][]string, error) {
-	client, err := kubernetes.NewForConfig(c.Kubernetes)
+	client, err := groups.New(c.Kubernetes)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for pods: %w", err)
 	}

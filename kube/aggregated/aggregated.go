@@ -16,8 +16,8 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
+	"github.com/slurmtide/slurmtide/kube/groups"
 	"github.com/slurmtide/slurmtide/scaler/metricsapi"
 )
 
@@ -36,7 +36,7 @@ const (
 
 // Server is both metricsapi.Front and metricsapi.Authorizer.
 type Server struct {
-	kube  kubernetes.Interface
+	kube  groups.Interface
 	group string
 	now   func() time.Time
 
@@ -60,7 +60,7 @@ type answer struct {
 }
 
 // New makes a Server for an API group.
-func New(kube kubernetes.Interface, group string) *Server {
+func New(kube groups.Interface, group string) *Server {
 	return &Server{kube: kube, group: group, now: time.Now, answers: map[string]answer{}}
 }
 

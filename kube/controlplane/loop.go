@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	kubeinformers "k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -23,6 +27,7 @@ import (
 	"github.com/slurmtide/slurmtide/kube/generated/clientset/versioned"
 	tideinformers "github.com/slurmtide/slurmtide/kube/generated/informers/externalversions"
 	listers "github.com/slurmtide/slurmtide/kube/generated/listers/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/kube/groups"
 )
 
 const (
@@ -57,7 +62,7 @@ type key struct{ kind, namespace, name string }
 // Loop carries out Controllers, Accountings, RestApis, LoginSets and Tokens.
 type Loop struct {
 	o       Options
-	kube    kubernetes.Interface
+	kube    groups.Interface
 	tide    versioned.Interface
 	applier applier
 	queue   workqueue.TypedRateLimitingInterface[key]
@@ -65,7 +70,7 @@ type Loop struct {
 	tenants tenants
 
 	tideFactory tideinformers.SharedInformerFactory
-	kubeFactory kubeinformers.SharedInformerFactory
+	made        []cache.SharedIndexInformer // of objects with our label
 	controllers listers.ControllerLister
 	accountings listers.AccountingLister
 	restApis    listers.RestApiLister
@@ -78,7 +83,7 @@ type Loop struct {
 
 // New makes a Loop.
 func New(config *rest.Config, o Options) (*Loop, error) {
-	kube, err := kubernetes.NewForConfig(config)
+	kube, err := groups.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("making Kubernetes client: %w", err)
 	}
@@ -93,7 +98,7 @@ func New(config *rest.Config, o Options) (*Loop, error) {
 	return newLoop(kube, tide, d, o), nil
 }
 
-func newLoop(kube kubernetes.Interface, tide versioned.Interface, d dynamic.Interface, o Options) *Loop {
+func newLoop(kube groups.Interface, tide versioned.Interface, d dynamic.Interface, o Options) *Loop {
 	if o.Workers == 0 {
 		o.Workers = 4
 	}
@@ -106,21 +111,22 @@ func newLoop(kube kubernetes.Interface, tide versioned.Interface, d dynamic.Inte
 	l := &Loop{
 		o: o, kube: kube, tide: tide,
 		queue:       workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryFirst, retryMost)),
-		tideFactory: tideinformers.NewSharedInformerFactoryWithOptions(tide, resyncEvery, tideinformers.WithNamespace(o.Namespace)),
-		kubeFactory: kubeinformers.NewSharedInformerFactoryWithOptions(kube, 0, kubeinformers.WithNamespace(o.Namespace),
-			kubeinformers.WithTweakListOptions(func(list *metav1.ListOptions) { list.LabelSelector = LabelManagedBy + "=" + ManagedBy })),
+		tideFactory: tideinformers.NewSharedInformerFactoryWithOptions(tide, resyncEvery, tideinformers.WithNamespace(o.Namespace), tideinformers.WithTransform(slim)),
 	}
 	api := l.tideFactory.Slurmtide().V1alpha1()
 	l.accountings = api.Accountings().Lister()
 	l.controllers, l.restApis, l.tokens, l.nodeSets = api.Controllers().Lister(), api.RestApis().Lister(), api.Tokens().Lister(), api.NodeSets().Lister()
 	l.loginSets = api.LoginSets().Lister()
-	core, apps := l.kubeFactory.Core().V1(), l.kubeFactory.Apps().V1()
-	pods := core.Pods().Informer()
+	core, apps, in := kube.CoreV1(), kube.AppsV1(), o.Namespace
+	pods := informer(kube, core.Pods(in), &corev1.Pod{})
 	l.pods = pods.GetStore()
 	own := map[string]cache.SharedIndexInformer{
-		"ConfigMap": core.ConfigMaps().Informer(), "Service": core.Services().Informer(), "ServiceAccount": core.ServiceAccounts().Informer(),
-		"RoleBinding": l.kubeFactory.Rbac().V1().RoleBindings().Informer(), "StatefulSet": apps.StatefulSets().Informer(), "Deployment": apps.Deployments().Informer(),
+		"ConfigMap": informer(kube, core.ConfigMaps(in), &corev1.ConfigMap{}), "Service": informer(kube, core.Services(in), &corev1.Service{}),
+		"ServiceAccount": informer(kube, core.ServiceAccounts(in), &corev1.ServiceAccount{}),
+		"RoleBinding":    informer(kube, kube.RbacV1().RoleBindings(in), &rbacv1.RoleBinding{}),
+		"StatefulSet":    informer(kube, apps.StatefulSets(in), &appsv1.StatefulSet{}), "Deployment": informer(kube, apps.Deployments(in), &appsv1.Deployment{}),
 	}
+	l.made = append(slices.Collect(maps.Values(own)), pods)
 	l.deployments = own["Deployment"].GetStore()
 	l.applier = applier{dynamic: d, metrics: o.Metrics, known: map[string]cache.Store{}}
 	for kind, informer := range own {
@@ -148,13 +154,17 @@ func (l *Loop) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.tideFactory.Start(ctx.Done())
-	l.kubeFactory.Start(ctx.Done())
+	var informers sync.WaitGroup
+	synced := make([]cache.InformerSynced, len(l.made))
+	for i, informer := range l.made {
+		informers.Go(func() { informer.RunWithContext(ctx) })
+		synced[i] = informer.HasSynced
+	}
 	defer l.tideFactory.Shutdown()
-	defer l.kubeFactory.Shutdown()
+	defer informers.Wait()
 	defer cancel()
 	l.tideFactory.WaitForCacheSync(ctx.Done())
-	l.kubeFactory.WaitForCacheSync(ctx.Done())
-	if ctx.Err() != nil {
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
 	l.o.Log.Info("control plane runs", "namespace", l.o.Namespace)
@@ -220,6 +230,34 @@ func (l *Loop) next(ctx context.Context) bool {
 		l.queue.AddRateLimited(k)
 	}
 	return true
+}
+
+// informer keeps the objects of a kind that have our label.
+func informer[L runtime.Object](kube groups.Interface, of interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}, example runtime.Object) cache.SharedIndexInformer {
+	const selected = LabelManagedBy + "=" + ManagedBy
+	i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = selected
+			return of.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = selected
+			return of.Watch(ctx, o)
+		},
+	}, kube), example, 0, cache.Indexers{})
+	_ = i.SetTransform(slim) // fails only when the informer runs already
+	return i
+}
+
+// slim leaves out what nobody looks at, and is half of a small object.
+func slim(object any) (any, error) {
+	if o, ok := object.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+	return object, nil
 }
 
 func always(_, _ metav1.Object) bool { return true }

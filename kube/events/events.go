@@ -8,11 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/slurmtide/slurmtide/kube/groups"
 )
 
 // How many writes are made at once, and then in a second. What is more is left out.
@@ -28,7 +29,7 @@ type Recorder = events.EventRecorder
 //
 // Events of the same type, reason and action about the same object are one, until there was none for six minutes: client-go's broadcaster makes it with the first, notes with
 // the second that it is a series, and counts the others without a write, but for one when the series ends. The first one's note stays.
-func Start(ctx context.Context, kube kubernetes.Interface, source string) (recorder Recorder, stop func(), err error) {
+func Start(ctx context.Context, kube groups.Interface, source string) (recorder Recorder, stop func(), err error) {
 	broadcaster := events.NewBroadcaster(newLimited(&events.EventSinkImpl{Interface: kube.EventsV1()}))
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		broadcaster.Shutdown()

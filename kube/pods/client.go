@@ -11,13 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/events"
 	"github.com/slurmtide/slurmtide/kube/generated/clientset/versioned"
+	"github.com/slurmtide/slurmtide/kube/groups"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -55,7 +55,7 @@ type Options struct {
 // one namespace, for one Slurm cluster, and touches no pod without that cluster's label. Its
 // methods may be called concurrently.
 type Client struct {
-	kube      kubernetes.Interface
+	kube      groups.Interface
 	tide      versioned.Interface
 	namespace string
 	opts      Options
@@ -95,14 +95,14 @@ func New(cfg *rest.Config, namespace, cluster string, o Options) (*Client, error
 	// Protobuf halves the cost of decoding pods; custom resources have JSON only.
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	kube, err := kubernetes.NewForConfig(cfg)
+	kube, err := groups.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for pods: %w", err)
 	}
 	return newClient(kube, tide, namespace, cluster, o), nil
 }
 
-func newClient(kube kubernetes.Interface, tide versioned.Interface, namespace, cluster string, o Options) *Client {
+func newClient(kube groups.Interface, tide versioned.Interface, namespace, cluster string, o Options) *Client {
 	o.Cluster = cluster
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout

@@ -42,7 +42,10 @@ type result struct {
 	// Ready is from the first create until every Controller is available with its configuration in force, in seconds.
 	Ready float64 `json:"ready_s"`
 	RSS   float64 `json:"rss_mib"` // the most that was seen
-	// Handling is the 99th percentile of the time to handle an object, of all that was done, in milliseconds. Of buckets: at most that.
+	// Making is the 99th percentile of the time to handle an object until all were ready, in milliseconds; Handling the same afterwards, when each is looked at
+	// once a minute. Of buckets: at most that.
+	Making   float64 `json:"making_p99_ms"`
+	Made     uint64  `json:"made"`
 	Handling float64 `json:"handling_p99_ms"`
 	Handled  uint64  `json:"handled"`
 	// Idle is how long nothing was changed then, in seconds, and Writes what the controller wrote meanwhile, its Lease left out.
@@ -153,7 +156,8 @@ func run(ctx context.Context, program, version, address string, clusters, sets i
 			r.Writes += n
 		}
 	}
-	r.Handling, r.Handled = after.p99*1000, after.handled
+	r.Making, r.Made = before.handling.p99()
+	r.Handling, r.Handled = after.handling.since(before.handling).p99()
 	return r, nil
 }
 
@@ -228,9 +232,8 @@ func (b *bench) ready(clusters int) error {
 }
 
 type figures struct {
-	writes  map[string]float64 // by resource
-	p99     float64            // seconds
-	handled uint64
+	writes   map[string]float64 // by resource
+	handling buckets
 }
 
 // figures reads the controller's metrics.
@@ -256,22 +259,38 @@ func (b *bench) figures() (figures, error) {
 	for _, m := range families["slurmtide_controller_writes_total"].GetMetric() {
 		f.writes[m.Label[0].GetValue()] += m.GetCounter().GetValue()
 	}
-	f.p99, f.handled = p99(families["slurmtide_controller_handling_seconds"].Metric)
+	f.handling = sum(families["slurmtide_controller_handling_seconds"].Metric)
 	return f, nil
 }
 
-// p99 is the bound of the bucket that the 99th percentile of all of them lies in.
-func p99(histograms []*dto.Metric) (float64, uint64) {
-	buckets, total := map[float64]uint64{}, uint64(0)
+// buckets are how many took at most so long, by seconds; the last, for ever, is of all.
+type buckets map[float64]uint64
+
+// sum adds up histograms with the same buckets.
+func sum(histograms []*dto.Metric) buckets {
+	all := buckets{}
 	for _, m := range histograms {
-		total += m.GetHistogram().GetSampleCount()
 		for _, bucket := range m.GetHistogram().GetBucket() {
-			buckets[bucket.GetUpperBound()] += bucket.GetCumulativeCount()
+			all[bucket.GetUpperBound()] += bucket.GetCumulativeCount()
 		}
 	}
-	for _, bound := range slices.Sorted(maps.Keys(buckets)) {
-		if float64(buckets[bound]) >= 0.99*float64(total) {
-			return bound, total
+	return all
+}
+
+func (b buckets) since(before buckets) buckets {
+	now := maps.Clone(b)
+	for bound := range now {
+		now[bound] -= before[bound]
+	}
+	return now
+}
+
+// p99 is the bound of the bucket that the 99th percentile lies in, in milliseconds, and how many there are.
+func (b buckets) p99() (float64, uint64) {
+	total := b[math.Inf(1)]
+	for _, bound := range slices.Sorted(maps.Keys(b)) {
+		if float64(b[bound]) >= 0.99*float64(total) {
+			return bound * 1000, total
 		}
 	}
 	return math.Inf(1), total

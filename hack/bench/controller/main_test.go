@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 )
 
 func TestP99(t *testing.T) {
-	for within, want := range map[string]string{"99": "0.05", "98": "+Inf"} {
+	for within, want := range map[string]string{"99": "50", "98": "+Inf"} {
 		parser := expfmt.NewTextParser(model.LegacyValidation)
 		families, err := parser.TextToMetricFamilies(strings.NewReader(`# TYPE h histogram
 h_bucket{kind="a",le="0.01"} 40
@@ -27,8 +28,12 @@ h_sum{kind="b"} 1
 h_count{kind="b"} 50
 `))
 		require.NoError(t, err)
-		got, count := p99(families["h"].Metric)
+		h := sum(families["h"].Metric)
+		got, count := h.p99()
 		assert.Equal(t, want, fmt.Sprint(got), within)
 		assert.EqualValues(t, 100, count)
+		got, count = h.since(buckets{0.01: 0, 0.05: 0, math.Inf(1): h[math.Inf(1)] - h[0.05]}).p99()
+		assert.Equal(t, "50", fmt.Sprint(got), "those that took longer were before")
+		assert.Equal(t, h[0.05], count)
 	}
 }
