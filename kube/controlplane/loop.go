@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -31,7 +33,7 @@ import (
 )
 
 const (
-	// resyncEvery is how often everything is looked at again: what users refer to, ConfigMaps and Secrets, is not watched.
+	// resyncEvery is how often each object is looked at again: what users refer to, ConfigMaps and Secrets, is not watched.
 	resyncEvery = time.Minute
 	// mendedWithin is the same for objects that cannot be carried out.
 	mendedWithin = 10 * time.Second
@@ -71,6 +73,7 @@ type Loop struct {
 
 	tideFactory tideinformers.SharedInformerFactory
 	made        []cache.SharedIndexInformer // of objects with our label
+	kinds       map[string]cache.Store      // of what is carried out
 	controllers listers.ControllerLister
 	accountings listers.AccountingLister
 	restApis    listers.RestApiLister
@@ -111,7 +114,7 @@ func newLoop(kube groups.Interface, tide versioned.Interface, d dynamic.Interfac
 	l := &Loop{
 		o: o, kube: kube, tide: tide,
 		queue:       workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryFirst, retryMost)),
-		tideFactory: tideinformers.NewSharedInformerFactoryWithOptions(tide, resyncEvery, tideinformers.WithNamespace(o.Namespace), tideinformers.WithTransform(slim)),
+		tideFactory: tideinformers.NewSharedInformerFactoryWithOptions(tide, 0, tideinformers.WithNamespace(o.Namespace), tideinformers.WithTransform(slim)),
 	}
 	api := l.tideFactory.Slurmtide().V1alpha1()
 	l.accountings = api.Accountings().Lister()
@@ -132,6 +135,10 @@ func newLoop(kube groups.Interface, tide versioned.Interface, d dynamic.Interfac
 	for kind, informer := range own {
 		l.applier.known[kind] = informer.GetStore()
 		l.watch(informer, l.ownersOf, always)
+	}
+	l.kinds = map[string]cache.Store{
+		"Controller": api.Controllers().Informer().GetStore(), "Accounting": api.Accountings().Informer().GetStore(), "RestApi": api.RestApis().Informer().GetStore(),
+		"Token": api.Tokens().Informer().GetStore(), "LoginSet": api.LoginSets().Informer().GetStore(),
 	}
 	l.watch(pods, l.ownersOf, always)
 	l.watch(api.Controllers().Informer(), l.controllerAndFriends, always)
@@ -176,12 +183,40 @@ func (l *Loop) Run(ctx context.Context) error {
 			done <- struct{}{}
 		}()
 	}
-	<-ctx.Done()
+	l.resync(ctx)
 	l.queue.ShutDown()
 	for range l.o.Workers {
 		<-done
 	}
 	return nil
+}
+
+// resync looks at everything again, until ctx is done. Each object has its second of the minute: all at once would wait for each other.
+func (l *Loop) resync(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for second := 0; ; second++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for kind, store := range l.kinds {
+			for _, object := range store.ListKeys() {
+				namespace, name, _ := cache.SplitMetaNamespaceKey(object) // fails for no key of a store
+				if k := (key{kind, namespace, name}); k.second() == second%int(resyncEvery/time.Second) {
+					l.queue.Add(k)
+				}
+			}
+		}
+	}
+}
+
+// second is when in resyncEvery an object's turn is.
+func (k key) second() int {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, k.kind+"/"+k.namespace+"/"+k.name)
+	return int(h.Sum32() % uint32(resyncEvery/time.Second))
 }
 
 // next handles one object.

@@ -1,0 +1,51 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+// Every object has its turn once a minute, and never all at once.
+func TestResync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 300
+		l := &Loop{kinds: map[string]cache.Store{}, queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[key]())}
+		defer l.queue.ShutDown()
+		for _, kind := range []string{"Controller", "Token"} {
+			store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+			for i := range each {
+				require.NoError(t, store.Add(&v1alpha1.Token{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint("slurm-", i), Name: "tide"}}))
+			}
+			l.kinds[kind] = store
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go l.resync(ctx)
+		time.Sleep(time.Second / 2)
+		turns := map[key]int{}
+		for range 2 * int(resyncEvery/time.Second) {
+			time.Sleep(time.Second)
+			assert.Less(t, l.queue.Len(), 2*each/10, "at once")
+			for l.queue.Len() > 0 {
+				k, _ := l.queue.Get()
+				turns[k]++
+				l.queue.Done(k)
+			}
+		}
+		require.Len(t, turns, 2*each)
+		for k, n := range turns {
+			assert.Equal(t, 2, n, k)
+		}
+	})
+}
