@@ -30,7 +30,7 @@ func TestExporter(t *testing.T) {
 			Gate: true, OpenSlurmrestd: true, SuspendTime: 600, GresLines: []string{gpus},
 			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-3] Default=YES", "PartitionName=gpu Nodes=gpu-[0-1]"},
 		}, nodeSet{name: "cpu", nodes: "cpu-[0-3]"}, nodeSet{name: "gpu", nodes: "gpu-[0-1]", gres: "gpu:h100:2"})
-		address := c.startExporter("--per-node", "--per-user", "--interval=1s", "--timeout=1s", "--max-age=10s")
+		address := c.startExporter("--per-node", "--per-user", "--per-job=2", "--interval=1s", "--timeout=1s", "--max-age=10s")
 		c.shows(address, map[string]float64{
 			`slurm_nodes{state="powered_down"}`: 6, `slurm_gres{gres="gpu",type="h100",use="off"}`: 4, `slurm_jobs{state="pending"}`: 0,
 			`slurm_partition_configured_nodes{partition="cpu"}`: 4, `slurm_partition_state{partition="gpu",state="up"}`: 1,
@@ -48,6 +48,11 @@ func TestExporter(t *testing.T) {
 			`slurm_user_jobs{account="",state="running",user="slurm"}`:       2,
 			`slurm_scheduler_jobs_submitted_total`:                           number(t, c.slurm("sdiag"), `Jobs submitted: +(\d+)`),
 			`slurm_node_gres_allocated{gres="gpu",node="gpu-0",type="h100"}`: 1,
+			fmt.Sprintf(`slurm_job_node{job_id="%s",node="gpu-0"}`, gpu):     1,
+			fmt.Sprintf(`slurm_job_state{job_id="%s",state="running"}`, gpu): 1,
+			fmt.Sprintf(`slurm_job_cpus{job_id="%s"}`, two):                  4,
+			`slurm_jobs_left_out{what="jobs"}`:                               0,
+			`slurm_nodes_draining_seconds_count`:                             0,
 		})
 		assert.Positive(t, page[`slurm_controller_rpcs_total{type="REQUEST_NODE_INFO"}`])
 		assert.Positive(t, page[`slurm_user_rpcs_total{user="slurm"}`])
@@ -59,6 +64,11 @@ func TestExporter(t *testing.T) {
 			}
 		}
 		assert.Empty(t, documented(t, page), "metrics of the documentation that the page lacks")
+
+		c.slurm("scontrol", "update", "nodename=cpu-0", "state=drain", "reason=test")
+		c.shows(address, map[string]float64{`slurm_nodes{state="draining"}`: 1})
+		c.slurm("scontrol", "update", "nodename=cpu-0", "state=resume")
+		c.shows(address, map[string]float64{`slurm_nodes{state="draining"}`: 0, `slurm_nodes_draining_seconds_count`: 1, `slurm_nodes_unavailable_seconds_count`: 0})
 
 		c.slurmrestd("STOP")
 		c.eventually("the figures to vanish", func() (bool, string) {
@@ -141,7 +151,7 @@ func documented(t *testing.T, page map[string]float64) (missing []string) {
 	have := map[string]bool{}
 	for series := range page {
 		name, _, _ := strings.Cut(series, "{")
-		have[name] = true
+		have[strings.TrimSuffix(name, "_count")] = true // of a histogram
 	}
 	rows := regexp.MustCompile("(?m)^\\| `(slurm_\\w+)").FindAllStringSubmatch(string(text), -1)
 	require.Greater(t, len(rows), 50)
