@@ -121,8 +121,8 @@ e2e-control-plane: ## slurmtide controller makes Slurm clusters of a few objects
 	TIMEOUT=90m TAGS=integration,controlplane RUN=TestControlPlane hack/integration.sh
 
 .PHONY: e2e-charts
-e2e-charts: ## the Helm charts from install to uninstall, under their own rights, both Slurm versions
-	TAGS=integration,controlplane,charts RUN=TestCharts hack/integration.sh
+e2e-charts: ## the Helm charts from install to uninstall, under their own rights, and the commands of runbooks and guide before what they make, both Slurm versions
+	TAGS=integration,controlplane,charts RUN='TestCharts|TestGuideCommands' hack/integration.sh
 
 .PHONY: e2e-mariadb
 e2e-mariadb: ## the real mariadb-operator makes slurmdbd's database, newest Slurm version; builds mariadb-operator once (see hack/mariadb-operator/README.md)

@@ -39,7 +39,7 @@ func badMark(b block.Block, files map[string]string) string {
 	}
 	by, of := runBy.FindStringSubmatch(b.Mark), outputOf.FindStringSubmatch(b.Mark)
 	switch {
-	case notRun.MatchString(b.Mark), b.Mark == "run" && b.Shell():
+	case notRun.MatchString(b.Mark), (b.Mark == "run" || b.Mark == block.OnCluster) && b.Shell():
 		return ""
 	case of != nil && b.Lang == "text":
 		for line := range strings.Lines(b.Text) {
@@ -260,6 +260,7 @@ func TestBadMark(t *testing.T) {
 		"run by":                 {"console", "run by TestA: x.yaml", "kubectl apply -f x.yaml\n\n# a comment\n", ""},
 		"its output":             {"console", "run by TestA: x.yaml", "$ kubectl apply -f x.yaml\nmade\n", ""},
 		"a command that goes on": {"console", "run by TestA: x.yaml", "cat x.yaml |\n  tail", ""},
+		"run on a cluster":       {"console", "run on a cluster", "kubectl get pods", ""},
 		"not run":                {"sh", "not run: wants a cluster", "ls", ""},
 		"no language":            {"", "run", "ls", "the fence does not say what it encloses: console, text, conf, yaml, …"},
 		"no mark":                {"bash", "", "ls", `"": see package block for the marks that there are`},
@@ -271,6 +272,7 @@ func TestBadMark(t *testing.T) {
 		"a word of no test":      {"console", "run by TestA: y.yaml", "y.yaml", `TestA has no "y.yaml"`},
 		"one without a word":     {"console", "run by TestA: x.yaml", "cat x.yaml\ncat y.yaml", `no word is of "cat y.yaml"`},
 		"other output":           {"text", "output of TestA", "three", `TestA has no "three"`},
+		"output of a cluster":    {"text", "run on a cluster", "one", `"run on a cluster": see package block for the marks that there are`},
 		"output that is run":     {"text", "run", "one", `"run": see package block for the marks that there are`},
 	} {
 		t.Run(name, func(t *testing.T) {

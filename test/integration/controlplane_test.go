@@ -139,10 +139,13 @@ func testControlPlane(t *testing.T, version string) {
 
 // newPlane makes a namespace called prefix and the version.
 func newPlane(t *testing.T, version, prefix string) *plane {
+	return newPlaneIn(t, version, prefix+strings.ReplaceAll(version, ".", ""))
+}
+
+func newPlaneIn(t *testing.T, version, ns string) *plane {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	require.NoError(t, err, "KUBECONFIG must name the test cluster")
 	config.QPS, config.Burst = 100, 200
-	ns := prefix + strings.ReplaceAll(version, ".", "")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	t.Cleanup(cancel)
 	c := &cluster{t: t, ctx: ctx, ns: ns}

@@ -2,6 +2,7 @@
 //
 //	<!-- run -->                         TestRun of test/docs runs it
 //	<!-- run by TestX: words, words -->  TestX runs it: each word stands in the block and among the files of that test, each command has one
+//	<!-- run on a cluster -->            TestGuideCommands of test/integration runs it, before the cluster that the charts make
 //	<!-- not run: why -->
 //
 // A fence of output (```text) has <!-- output of TestX -->, whose files have its lines, or says why not (<!-- not run: … -->).
@@ -16,6 +17,9 @@ import (
 	"slices"
 	"strings"
 )
+
+// OnCluster is the mark of what TestGuideCommands runs.
+const OnCluster = "run on a cluster"
 
 // Block is what a fence encloses.
 type Block struct {
