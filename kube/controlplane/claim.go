@@ -55,7 +55,7 @@ func (l *Loop) claim(ctx context.Context, c *v1alpha1.Controller) (*Problem, err
 	}
 	name := claimName(c)
 	claims := l.kube.CoreV1().PersistentVolumeClaims(c.Namespace)
-	claim, err := claims.Get(ctx, name, metav1.GetOptions{})
+	claim, err := claims.Get(ctx, name, fromMemory)
 	if apierrors.IsNotFound(err) {
 		return nil, nil // it is being made
 	}

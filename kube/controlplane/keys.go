@@ -93,7 +93,7 @@ func (l *Loop) makeKeys(ctx context.Context, keys []wantedKey) (found []string, 
 
 // ownKey makes a key for a new object, and never again: all that trust it would have to get another one at once. found tells of one that nobody owns.
 func (l *Loop) ownKey(ctx context.Context, k wantedKey) (found bool, err error) {
-	s, err := l.kube.CoreV1().Secrets(k.of.Namespace).Get(ctx, k.ref.Name, metav1.GetOptions{})
+	s, err := l.secret(ctx, k.of.Namespace, k.ref.Name)
 	of := k.of.OwnerReferences[0]
 	set := find[appsv1.StatefulSet](l.applier.known["StatefulSet"], k.of.Namespace, k.workload)
 	if set != nil {

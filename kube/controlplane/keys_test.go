@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -201,4 +202,25 @@ func TestKeyMadeTwice(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "theirs", string(s.Data[SlurmKey]))
 	assert.Len(t, s.OwnerReferences, 2)
+}
+
+// A Secret that was made a moment ago is not in the API server's memory yet: to take it for lost, or to make another, would be wrong.
+func TestSecretNotRemembered(t *testing.T) {
+	l := loopWith(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "new"}})
+	var asked []string
+	l.kube.(*kubefake.Clientset).PrependReactor("get", "secrets", func(action kubetesting.Action) (bool, runtime.Object, error) {
+		get := action.(kubetesting.GetActionImpl)
+		asked = append(asked, get.Name+"@"+get.GetOptions.ResourceVersion)
+		if get.GetOptions.ResourceVersion == "0" && get.Name != "old" {
+			return true, nil, apierrors.NewNotFound(corev1.Resource("secrets"), get.Name)
+		}
+		return get.Name == "old", &corev1.Secret{}, nil
+	})
+	_, err := l.secret(t.Context(), "slurm", "new")
+	require.NoError(t, err)
+	_, err = l.secret(t.Context(), "slurm", "none")
+	require.True(t, apierrors.IsNotFound(err), err)
+	_, err = l.secret(t.Context(), "slurm", "old")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"new@0", "new@", "none@0", "none@", "old@0"}, asked)
 }

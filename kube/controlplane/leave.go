@@ -7,7 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // NamespaceLease is the Lease of a daemon that works in one namespace alone, in that namespace. Daemons of all namespaces leave the namespace to it.
@@ -32,7 +31,7 @@ func (l *Loop) leave(ctx context.Context, namespace string) (time.Duration, erro
 	if l.o.Namespace != "" {
 		return 0, nil // this is one
 	}
-	lease, err := l.kube.CoordinationV1().Leases(namespace).Get(ctx, NamespaceLease, metav1.GetOptions{})
+	lease, err := l.kube.CoordinationV1().Leases(namespace).Get(ctx, NamespaceLease, fromMemory)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return 0, fmt.Errorf("looking whether namespace %s has a daemon of its own: %w", namespace, err)
 	}

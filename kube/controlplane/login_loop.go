@@ -99,7 +99,7 @@ func (l *Loop) loginRefs(ctx context.Context, s *v1alpha1.LoginSet) error {
 // hostKeys gives the host keys, and makes them if there are none and they are ours to make. They are made for a new LoginSet, and never again.
 func (l *Loop) hostKeys(ctx context.Context, s *v1alpha1.LoginSet) (map[string][]byte, error) {
 	name, given := hostKeysName(s), s.Spec.HostKeysRef != nil
-	secret, err := l.kube.CoreV1().Secrets(s.Namespace).Get(ctx, name, metav1.GetOptions{})
+	secret, err := l.secret(ctx, s.Namespace, name)
 	switch {
 	case apierrors.IsNotFound(err) && given:
 		return nil, &Problem{"KeyMissing", fmt.Sprintf("spec.hostKeysRef: there is no Secret %s: create it, with keys called as ssh_host_ed25519_key", name)}

@@ -43,7 +43,7 @@ func (l *Loop) nodeHostKeys(ctx context.Context, sets []*v1alpha1.NodeSet) error
 			continue
 		}
 		name := pods.HostKeysName(set)
-		secret, err := l.kube.CoreV1().Secrets(set.Namespace).Get(ctx, name, metav1.GetOptions{})
+		secret, err := l.secret(ctx, set.Namespace, name)
 		if err == nil {
 			if err := usableHostKeys(secret, set.UID, false); err != nil {
 				return err
