@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestP99(t *testing.T) {
+func TestQuantile(t *testing.T) {
 	for within, want := range map[string]string{"99": "50", "98": "+Inf"} {
 		parser := expfmt.NewTextParser(model.LegacyValidation)
 		families, err := parser.TextToMetricFamilies(strings.NewReader(`# TYPE h histogram
@@ -29,10 +29,10 @@ h_count{kind="b"} 50
 `))
 		require.NoError(t, err)
 		h := sum(families["h"].Metric)
-		got, count := h.p99()
+		got, count := h.quantile(0.99)
 		assert.Equal(t, want, fmt.Sprint(got), within)
 		assert.EqualValues(t, 100, count)
-		got, count = h.since(buckets{0.01: 0, 0.05: 0, math.Inf(1): h[math.Inf(1)] - h[0.05]}).p99()
+		got, count = h.since(buckets{0.01: 0, 0.05: 0, math.Inf(1): h[math.Inf(1)] - h[0.05]}).quantile(0.99)
 		assert.Equal(t, "50", fmt.Sprint(got), "those that took longer were before")
 		assert.Equal(t, h[0.05], count)
 	}

@@ -81,6 +81,8 @@ type controller struct {
 	RSS      float64 `json:"rss_mib"`
 	Making   float64 `json:"making_p99_ms"`
 	Handling float64 `json:"handling_p99_ms"`
+	Median   float64 `json:"handling_median_ms"`
+	Reading  float64 `json:"reading_p99_ms"`
 	Handled  int     `json:"handled"`
 	Idle     float64 `json:"idle_s"`
 	Writes   float64 `json:"idle_writes"`
@@ -232,7 +234,9 @@ func run(resumeFile, clusterFile, controllerFile, engineFile, scalerFile, demand
 	add("the same, memory", q.DemandMiB, 200, "MiB")
 	add(fmt.Sprintf("controller with %d clusters and %d NodeSets, memory", k.Clusters, k.NodeSets), k.RSS, 60, "MiB")
 	add("the same, an object handled when all are up, p99 (a bucket's bound)", k.Handling, 50, "ms")
-	add("the same while they are made", k.Making, 0, "ms")
+	add("the same, median", k.Median, 0, "ms")
+	add("one Secret read meanwhile, p99 (the API server and the machine)", k.Reading, 0, "ms")
+	add("an object handled while they are made, p99", k.Making, 0, "ms")
 	add(fmt.Sprintf("the same, writes in %.0f s in which nothing changes", k.Idle), k.Writes, 0.5, "")
 	add("the same, until all clusters answer with their configuration in force", k.Ready, 0, "s")
 	const ten, model, harder = "BenchmarkTenThousandNodes", "BenchmarkDemand/requests=", "BenchmarkDemand/queue="
