@@ -99,7 +99,7 @@ func (r *results) latency() (*plot.Plot, error) {
 	p.X.Label.Text, p.Y.Label.Text = "nodes", "seconds"
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.Y.Tick.Marker = labelled{0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100}
-	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(2)
 	lines := []struct {
 		name   string
 		points []point
@@ -174,11 +174,15 @@ func (r *results) fleet() (*plot.Plot, error) {
 	p.Title.Text = "Many nodes at once: pods created in a second"
 	p.Y.Label.Text = "pods a second"
 	p.Y.Min = 0
-	p.Legend.Top, p.Legend.Left = true, true
+	p.Legend.Top, p.Legend.Left, p.Legend.Padding = true, true, vg.Points(2)
 	var names []string
 	var direct, bridge plotter.Values
 	for _, f := range r.Cluster.Fleets {
-		names = append(names, fmt.Sprintf("%d nodes, %d job(s)", f.Nodes, f.Jobs))
+		jobs := "one job"
+		if f.Jobs > 1 {
+			jobs = fmt.Sprintf("%d jobs", f.Jobs)
+		}
+		names = append(names, fmt.Sprintf("%d nodes, %s", f.Nodes, jobs))
 		direct, bridge = append(direct, f.Direct.PerSecond), append(bridge, f.Bridge.PerSecond)
 	}
 	if len(names) == 0 {
@@ -198,7 +202,7 @@ func (r *results) fleet() (*plot.Plot, error) {
 		p.Legend.Add(s.name, bars)
 	}
 	p.NominalX(names...)
-	p.Y.Max *= 1.25
-	p.X.Max += 0.3
+	p.Y.Max *= 1.3 // room for the legend
+	p.X.Min, p.X.Max = -0.5, float64(len(names))-0.5
 	return p, nil
 }
