@@ -74,6 +74,9 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "page-address", EnvVars: []string{"SLURMTIDE_PAGE_ADDRESS"}, Usage: "where a page for browsers is served that shows nodes, boots and stories, 127.0.0.1:9445 for example; empty: nowhere"},
 			&urfave.StringFlag{Name: "scaler", EnvVars: []string{"SLURMTIDE_SCALER"}, Usage: "where the scaler serves its metrics, http://slurmtide-scaler.slurmtide-system:9443 for example: the page shows what pending jobs ask for; empty: it does not"},
 			&urfave.StringFlag{Name: "otlp-endpoint", Usage: "http://host:port or https://host:port of an OpenTelemetry collector, that traces of boots are sent to by OTLP over HTTP (default: $OTEL_EXPORTER_OTLP_ENDPOINT when set, or else nowhere)"},
+			daemon.TLSCertFlag("metrics-address and --page-address"),
+			daemon.TLSKeyFlag(),
+			daemon.TLSClientCAFlag("whoever reads metrics or the page"),
 			daemon.PprofFlag(),
 			&urfave.Float64Flag{Name: "kube-qps", Value: pods.DefaultQPS, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: pods.DefaultBurst, Usage: "requests to the API server that may come at once"},
@@ -91,7 +94,14 @@ func runBridge(c *urfave.Context) error {
 	if err := cli.Require(c, "cluster", "namespace", "slurmrestd"); err != nil {
 		return err
 	}
+	if err := daemon.CheckTLS(c); err != nil {
+		return err
+	}
 	log, err := daemon.NewLogger(c.App.ErrWriter, c.String("log-level"), c.String("log-format"))
+	if err != nil {
+		return err
+	}
+	tls, err := daemon.TLS(c, log)
 	if err != nil {
 		return err
 	}
@@ -220,7 +230,7 @@ func runBridge(c *urfave.Context) error {
 		parts = append(parts, func(ctx context.Context) error { return watchHostMarks(ctx, kube, log) })
 	}
 	if address := c.String("metrics-address"); address != "" {
-		part, err := daemon.Metrics(address, nil, registry, map[string]http.Handler{"GET /healthz": http.HandlerFunc(daemon.OK)})
+		part, err := daemon.Metrics(address, tls, registry, map[string]http.Handler{"GET /healthz": http.HandlerFunc(daemon.OK)})
 		if err != nil {
 			return err
 		}
@@ -228,7 +238,7 @@ func runBridge(c *urfave.Context) error {
 	}
 	if address := c.String("page-address"); address != "" {
 		shown := page.New(page.Config{Bridge: b, Recent: history.NewTail(dir, pageHistory), Cluster: c.String("cluster"), Log: log.With("part", "page"), Demand: demand})
-		part, err := daemon.Page(address, shown.Handler())
+		part, err := daemon.Page(address, tls, shown.Handler())
 		if err != nil {
 			return err
 		}

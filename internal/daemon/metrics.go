@@ -66,9 +66,12 @@ func profiles() http.Handler {
 	return mux
 }
 
-// Page does the same for --page-address.
-func Page(address string, handler http.Handler) (part func(context.Context) error, err error) {
-	return serve("page", address, nil, handler, 0)
+// Page does the same for --page-address. It is for those whom metrics are for.
+func Page(address string, tls *certs.TLS, handler http.Handler) (part func(context.Context) error, err error) {
+	if tls != nil {
+		handler = tls.Known(handler)
+	}
+	return serve("page", address, tls, handler, 0)
 }
 
 // serve listens on the address of --<what>-address. An answer that takes longer than wait is cut off; 0: the handler sees to that.

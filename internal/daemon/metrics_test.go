@@ -166,7 +166,9 @@ func TestProfiles(t *testing.T) {
 }
 
 func TestPage(t *testing.T) {
-	page := func(address string) (func(context.Context) error, error) { return Page(address, http.HandlerFunc(OK)) }
+	page := func(address string) (func(context.Context) error, error) {
+		return Page(address, nil, http.HandlerFunc(OK))
+	}
 	status, text := get(t, page, "/")
 	assert.Equal(t, 200, status)
 	assert.Equal(t, "ok\n", text)
