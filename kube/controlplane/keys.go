@@ -171,6 +171,26 @@ func WithKeysOf(c *v1alpha1.Controller, a *v1alpha1.Accounting) *v1alpha1.Contro
 	return c
 }
 
+// withItsKeys is a Controller that names the keys that its slurmctld has, whatever has become of its Accounting since: they are kept (keptKeys), and who has
+// others is trusted by nobody. Before there is a slurmctld they are those that it will have.
+func (l *Loop) withItsKeys(c *v1alpha1.Controller) (*v1alpha1.Controller, error) {
+	set := l.statefulSet(c)
+	if set == nil {
+		c, _, err := l.accountingOf(c)
+		return c, err
+	}
+	c = c.DeepCopy()
+	for _, has := range keysIn(&set.Spec.Template.Spec) {
+		switch has.name {
+		case SlurmKey:
+			c.Spec.SlurmKeyRef = &has.ref
+		case JWTKey:
+			c.Spec.JWTKeyRef = &has.ref
+		}
+	}
+	return c, nil
+}
+
 // keptKeys sees that a Controller whose slurmctld runs keeps its keys when its accountingRef is changed or removed. c has the keys that it would have.
 func (l *Loop) keptKeys(ctx context.Context, c *v1alpha1.Controller) error {
 	set := l.statefulSet(c)

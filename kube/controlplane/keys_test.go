@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	listers "github.com/slurmtide/slurmtide/kube/generated/listers/api/v1alpha1"
 )
 
 // loopWith is a Loop over these objects.
@@ -179,6 +180,57 @@ func TestKeptKeys(t *testing.T) {
 			require.ErrorContains(t, err, "spec.accountingRef: slurmctld and its nodes have slurm.key of Secret a, and would need slurm.key of Secret "+cmp.Or(test.after, "tide-auth-slurm"))
 		})
 	}
+}
+
+// Tokens and login pods have the key of the slurmctld that runs, also when its Controller has got another Accounting, or lost it.
+func TestKeysOfWhatRuns(t *testing.T) {
+	const old, other = "old", "other"
+	controllers := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	accountings := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	var secrets []runtime.Object
+	for name, key := range map[string]string{"tide": old, "records": other} {
+		for _, ref := range []v1alpha1.KeyRef{madeSlurmKey(name), madeJWTKey(name)} {
+			secrets = append(secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: ref.Name}, Data: map[string][]byte{ref.Key: []byte(key)}})
+		}
+	}
+	l := loopWith(secrets...)
+	l.controllers, l.accountings = listers.NewControllerLister(controllers), listers.NewAccountingLister(accountings)
+	c := controller(func(c *v1alpha1.Controller) { c.Spec.AccountingRef = &v1alpha1.ObjectRef{Name: "records"} })
+	require.NoError(t, controllers.Add(c))
+	token := &v1alpha1.Token{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "t"}, Spec: v1alpha1.TokenSpec{ControllerRef: &v1alpha1.ObjectRef{Name: c.Name}, Username: "u"}}
+	rest := &v1alpha1.RestApi{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "r"}, Spec: v1alpha1.RestApiSpec{ControllerRef: v1alpha1.ObjectRef{Name: c.Name}}}
+	signing := func() (string, error) {
+		key, err := l.signingKey(t.Context(), token)
+		return string(key), err
+	}
+
+	_, err := signing()
+	require.ErrorContains(t, err, "there is no Accounting records", "no slurmctld, and nobody knows which key it will have")
+	require.NoError(t, accountings.Add(accounting(nil)))
+	key, err := signing()
+	require.NoError(t, err)
+	assert.Equal(t, other, key, "no slurmctld yet: it will have its Accounting's")
+
+	runs, err := ControllerObjects(controller(nil), nil, settings)
+	require.NoError(t, err)
+	for _, o := range runs {
+		if set, ok := o.(*appsv1.StatefulSet); ok {
+			require.NoError(t, l.applier.known["StatefulSet"].Add(set))
+		}
+	}
+	for name, there := range map[string]bool{"the Accounting has another key": true, "the Accounting is gone": false} {
+		if !there {
+			require.NoError(t, accountings.Delete(accounting(nil)))
+		}
+		key, err = signing()
+		require.NoError(t, err, name)
+		assert.Equal(t, old, key, name)
+		has, err := l.withItsKeys(c)
+		require.NoError(t, err, name)
+		assert.Equal(t, madeSlurmKey(c.Name), slurmKeyRef(has), name)
+		require.NoError(t, accountings.Add(accounting(nil)))
+	}
+	require.ErrorContains(t, l.applyRestAPI(t.Context(), rest), "slurmctld and its nodes have", "slurmrestd stays as it is")
 }
 
 // A Controller and its Accounting are handled at the same time, and both make the key.

@@ -56,7 +56,7 @@ func (l *Loop) applyLoginSet(ctx context.Context, s *v1alpha1.LoginSet) ([]strin
 	if err != nil {
 		return nil, err
 	}
-	if c, _, err = l.accountingOf(c); err != nil { // sackd has the key of all of the cluster's daemons
+	if c, err = l.withItsKeys(c); err != nil { // sackd has the key of all of the cluster's daemons
 		return nil, err
 	}
 	if err := l.loginRefs(ctx, s); err != nil {

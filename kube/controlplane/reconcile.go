@@ -320,6 +320,9 @@ func (l *Loop) applyRestAPI(ctx context.Context, r *v1alpha1.RestApi) error {
 	if err != nil {
 		return err
 	}
+	if err := l.keptKeys(ctx, c); err != nil { // slurmctld would trust it no longer
+		return err
+	}
 	objects, err := RestApiObjects(r, c, accounting, l.o.Settings)
 	if err != nil {
 		return &Problem{"Invalid", err.Error()}

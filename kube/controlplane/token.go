@@ -161,7 +161,7 @@ func (l *Loop) signingKey(ctx context.Context, t *v1alpha1.Token) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	if c, _, err = l.accountingOf(c); err != nil {
+	if c, err = l.withItsKeys(c); err != nil {
 		return nil, err
 	}
 	return l.secretKey(ctx, t.Namespace, "the key of Controller "+ref.Name, jwtKeyRef(c))
