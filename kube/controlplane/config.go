@@ -185,7 +185,8 @@ func byName(sets []*v1alpha1.NodeSet) []*v1alpha1.NodeSet {
 	return slices.SortedFunc(slices.Values(sets), func(a, b *v1alpha1.NodeSet) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// addNodeSets writes the nodes of mode Cloud, and what partitions can be made of.
+// addNodeSets writes the nodes of mode Cloud, and what partitions can be made of. slurmctld refuses a configuration that names a node twice: the names that a
+// NodeSet shares with an older one are left out, of which its own status tells, so that it holds up no change of the cluster.
 func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet) error {
 	if len(sets) == 0 {
 		return nil
@@ -194,10 +195,19 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet) error {
 	dynamic, most := false, 0
 	gres := map[string]bool{}
 	lines := []string{"", "# --- NodeSets ---"}
+	own := pods.OwnNames(sets)
 	for _, set := range sets {
 		names, err := slurmconf.ParseHostlist(set.Spec.NodeNames)
 		if err != nil {
 			return fmt.Errorf("NodeSet %s: spec.nodeNames: %w", set.Name, err)
+		}
+		text := set.Spec.NodeNames
+		if its := own[set.Name]; its.Len() < names.Len() {
+			names, text = its, its.String()
+		}
+		if names.Len() == 0 {
+			lines = append(lines, fmt.Sprintf("# NodeSet %s: all its nodes are those of older ones", set.Name))
+			continue
 		}
 		most += names.Len()
 		for name := range strings.SplitSeq(set.Spec.Shape.Gres, ",") {
@@ -212,7 +222,7 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet) error {
 			}
 			lines = append(lines, fmt.Sprintf("NodeSet=%s Feature=%s", set.Name, set.Name))
 		} else {
-			lines = append(lines, fmt.Sprintf("NodeName=%s %s State=CLOUD", set.Spec.NodeNames, pods.NodeLine(&set.Spec.Shape)), fmt.Sprintf("NodeSet=%s Nodes=%s", set.Name, set.Spec.NodeNames))
+			lines = append(lines, fmt.Sprintf("NodeName=%s %s State=CLOUD", text, pods.NodeLine(&set.Spec.Shape)), fmt.Sprintf("NodeSet=%s Nodes=%s", set.Name, text))
 		}
 		if p := set.Spec.Partition; p == nil || p.Enabled == nil || *p.Enabled {
 			config := ""

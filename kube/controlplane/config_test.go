@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -168,6 +169,27 @@ func TestConfigProblems(t *testing.T) {
 			require.ErrorContains(t, err, test.want)
 		})
 	}
+}
+
+// What a NodeSet shares with an older one is told to slurmctld once, and holds up nothing else.
+func TestConfigSharedNames(t *testing.T) {
+	at := func(minute int) func(*v1alpha1.NodeSet) {
+		return func(s *v1alpha1.NodeSet) {
+			s.CreationTimestamp = metav1.Date(2026, 5, 1, 9, minute, 0, 0, time.UTC)
+		}
+	}
+	sets := []*v1alpha1.NodeSet{
+		nodeSet("b", "n-[0-9]", at(1)), nodeSet("a", "n-[8-11],m-[0-1]", at(2)), nodeSet("whole", "n-[0-3]", at(3)), nodeSet("twice", "x-[0-3],x-2", at(4)),
+	}
+	files, err := Config(Cluster{Controller: controller(nil), NodeSets: sets, Settings: settings})
+	require.NoError(t, err)
+	text := files["slurm.conf"]
+	assert.Contains(t, text, "NodeName=n-[0-9] ", "the older one has what it names")
+	assert.Contains(t, text, "NodeName=n-[10-11],m-[0-1] ")
+	assert.Contains(t, text, "\nNodeSet=a Nodes=n-[10-11],m-[0-1]\n")
+	assert.Contains(t, text, "NodeName=x-[0-3] ")
+	assert.Contains(t, text, "\n# NodeSet whole: all its nodes are those of older ones\n")
+	assert.NotContains(t, text, "PartitionName=whole")
 }
 
 func TestClientConfig(t *testing.T) {

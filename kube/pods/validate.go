@@ -26,13 +26,9 @@ import (
 // Most of it the CRD's rules refuse already. It is repeated here for objects that were
 // stored before a rule existed and for what CEL cannot express.
 func Validate(sets []*v1alpha1.NodeSet) []powersave.NodeSet {
-	byAge := slices.Clone(sets)
-	slices.SortFunc(byAge, func(a, b *v1alpha1.NodeSet) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
 	result := make([]powersave.NodeSet, 0, len(sets))
 	owner := map[string]string{}
-	for _, ns := range byAge {
+	for _, ns := range byAge(sets) {
 		checked := engineNodeSet(ns)
 		nodes, err := slurmconf.ParseHostlist(ns.Spec.NodeNames)
 		if err != nil {
@@ -52,6 +48,36 @@ func Validate(sets []*v1alpha1.NodeSet) []powersave.NodeSet {
 	}
 	slices.SortFunc(result, func(a, b powersave.NodeSet) int { return cmp.Compare(a.Name, b.Name) })
 	return result
+}
+
+func byAge(sets []*v1alpha1.NodeSet) []*v1alpha1.NodeSet {
+	return slices.SortedFunc(slices.Values(sets), func(a, b *v1alpha1.NodeSet) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// OwnNames are the nodes of each NodeSet, by its name, that no older one of them has, each once: what slurmctld can be told of together. NodeSets whose
+// nodeNames are no hostlist are not among them.
+func OwnNames(sets []*v1alpha1.NodeSet) map[string]slurmconf.Hostlist {
+	own, taken := map[string]slurmconf.Hostlist{}, map[string]bool{}
+	for _, ns := range byAge(sets) {
+		nodes, err := slurmconf.ParseHostlist(ns.Spec.NodeNames)
+		if err != nil {
+			continue
+		}
+		var names []string
+		for name := range nodes.All() {
+			if !taken[name] {
+				taken[name] = true
+				names = append(names, name)
+			}
+		}
+		if len(names) < nodes.Len() {
+			nodes = slurmconf.NewHostlist(names...)
+		}
+		own[ns.Name] = nodes
+	}
+	return own
 }
 
 // claim enters the nodes of one NodeSet into owner and returns those that another one has already.
