@@ -21,6 +21,7 @@ func Rights() []pods.Right {
 		{Group: v1alpha1.GroupName, Resource: "tokens", Verbs: []string{"list", "watch"}},
 		{Group: v1alpha1.GroupName, Resource: "tokens", Subresource: "status", Verbs: []string{"update"}},
 		{Group: v1alpha1.GroupName, Resource: "nodesets", Verbs: []string{"list", "watch"}},
+		{Group: v1alpha1.GroupName, Resource: "nodesets", Subresource: "status", Verbs: []string{"update"}}, // of those without a Controller
 		{Resource: "configmaps", Verbs: made},
 		{Resource: "services", Verbs: made},
 		{Resource: "serviceaccounts", Verbs: made},

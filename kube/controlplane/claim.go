@@ -1,9 +1,11 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -88,6 +90,38 @@ func (l *Loop) claim(ctx context.Context, c *v1alpha1.Controller) (*Problem, err
 		return nil, fmt.Errorf("enlarging claim %s: %w", name, err)
 	}
 	return &Problem{"Pending", fmt.Sprintf("claim %s is being enlarged from %s to %s", name, size, want)}, nil
+}
+
+// unbound says why a pod that has no host has no volume for slurmctld's state, and what to do, "" if it has one. The scheduler only says that claims are not bound.
+func (l *Loop) unbound(ctx context.Context, c *v1alpha1.Controller, pods []*corev1.Pod) (string, error) {
+	p := &c.Spec.Persistence
+	if !enabled(p.Enabled) || !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+		reason, _ := trouble(pod, ContainerSlurmctld)
+		return reason == unschedulable
+	}) {
+		return "", nil
+	}
+	name := cmp.Or(p.ExistingClaim, claimName(c))
+	claim, err := l.kube.CoreV1().PersistentVolumeClaims(c.Namespace).Get(ctx, name, fromMemory)
+	switch {
+	case apierrors.IsNotFound(err) && p.ExistingClaim != "":
+		return fmt.Sprintf("spec.persistence.existingClaim: there is no claim %s: create it", name), nil
+	case apierrors.IsNotFound(err):
+		return "", nil // it is being made
+	case err != nil:
+		return "", fmt.Errorf("reading the claim for slurmctld's state: %w", err)
+	case claim.Status.Phase == corev1.ClaimBound:
+		return "", nil
+	}
+	class := "without a storage class, and none is the default of this Kubernetes"
+	if claim.Spec.StorageClassName != nil && *claim.Spec.StorageClassName != "" {
+		class = "of storage class " + *claim.Spec.StorageClassName
+	}
+	said := fmt.Sprintf("claim %s waits for a volume %s: its Events say why (kubectl describe pvc %s), kubectl get storageclass what there is; create such a volume or class", name, class, name)
+	if p.ExistingClaim == "" {
+		said += ", or delete the Controller and the claim and make it anew with another spec.persistence.storageClassName"
+	}
+	return said, nil
 }
 
 // resizing is what Kubernetes says of it.

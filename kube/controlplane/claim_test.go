@@ -117,3 +117,40 @@ func TestVolumeAsWanted(t *testing.T) {
 	assert.NotNil(t, meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionVolumeAsWanted), "it was not looked at")
 	assert.Nil(t, meta.FindStatusCondition(ControllerStatus(c, SeenController{}).Conditions, v1alpha1.ConditionVolumeAsWanted))
 }
+
+// The scheduler does not say why a claim is not bound.
+func TestUnbound(t *testing.T) {
+	claim := func(name string, class *string, phase corev1.PersistentVolumeClaimPhase) runtime.Object {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: class}, Status: corev1.PersistentVolumeClaimStatus{Phase: phase}}
+	}
+	waits := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "pod has unbound immediate PersistentVolumeClaims"}}}}
+	const own = "statesave-tide-controller-0"
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.Controller)
+		claims []runtime.Object
+		pods   []*corev1.Pod
+		want   []string // none: nothing is said
+	}{
+		"runs":              {claims: []runtime.Object{claim(own, nil, corev1.ClaimPending)}, pods: []*corev1.Pod{{}}},
+		"bound":             {claims: []runtime.Object{claim(own, nil, corev1.ClaimBound)}, pods: []*corev1.Pod{waits}},
+		"being made":        {pods: []*corev1.Pod{waits}},
+		"no volume":         {change: func(c *v1alpha1.Controller) { c.Spec.Persistence.Enabled = new(false) }, claims: []runtime.Object{claim(own, nil, corev1.ClaimPending)}, pods: []*corev1.Pod{waits}},
+		"no such class":     {claims: []runtime.Object{claim(own, new("fast"), corev1.ClaimPending)}, pods: []*corev1.Pod{waits}, want: []string{"claim " + own + " waits for a volume of storage class fast: ", "another spec.persistence.storageClassName"}},
+		"no class":          {claims: []runtime.Object{claim(own, nil, corev1.ClaimPending)}, pods: []*corev1.Pod{waits}, want: []string{"without a storage class, and none is the default"}},
+		"theirs is missing": {change: func(c *v1alpha1.Controller) { c.Spec.Persistence.ExistingClaim = "mine" }, pods: []*corev1.Pod{waits}, want: []string{"spec.persistence.existingClaim: there is no claim mine: create it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, c := loopWith(test.claims...), controller(test.change)
+			said, err := l.unbound(t.Context(), c, test.pods)
+			require.NoError(t, err)
+			if test.want == nil {
+				assert.Empty(t, said)
+			}
+			for _, want := range test.want {
+				assert.Contains(t, said, want)
+			}
+			s := ControllerStatus(c, SeenController{Pods: []*corev1.Pod{waits}, Unbound: said})
+			assert.Contains(t, meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAvailable).Message, said)
+		})
+	}
+}

@@ -139,11 +139,12 @@ func newLoop(kube groups.Interface, tide versioned.Interface, d dynamic.Interfac
 	l.kinds = map[string]cache.Store{
 		"Controller": api.Controllers().Informer().GetStore(), "Accounting": api.Accountings().Informer().GetStore(), "RestApi": api.RestApis().Informer().GetStore(),
 		"Token": api.Tokens().Informer().GetStore(), "LoginSet": api.LoginSets().Informer().GetStore(),
+		kindNodeSet: api.NodeSets().Informer().GetStore(),
 	}
 	l.watch(pods, l.ownersOf, always)
 	l.watch(api.Controllers().Informer(), l.controllerAndFriends, always)
 	l.watch(api.Accountings().Informer(), l.accountingAndFriends, always)
-	l.watch(api.NodeSets().Informer(), l.controllersOfNodeSet, inSpec)
+	l.watch(api.NodeSets().Informer(), l.nodeSetAndFriends, inSpec)
 	l.watch(api.RestApis().Informer(), itself("RestApi"), always)
 	l.watch(api.Tokens().Informer(), itself("Token"), always)
 	l.watch(api.LoginSets().Informer(), itself("LoginSet"), always)
@@ -247,6 +248,8 @@ func (l *Loop) next(ctx context.Context) bool {
 		again, err = l.token(ctx, k.namespace, k.name)
 	case "LoginSet":
 		err = l.loginSet(ctx, k.namespace, k.name)
+	case kindNodeSet:
+		again, err = l.nodeSet(ctx, k.namespace, k.name)
 	}
 	l.o.Metrics.took(k.kind, l.o.Now().Sub(began), err != nil)
 	log := l.o.Log.With("kind", k.kind, "namespace", k.namespace, "name", k.name)

@@ -50,6 +50,9 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) error {
 	if err == nil {
 		seen.Volume, err = l.claim(ctx, c)
 	}
+	if err == nil {
+		seen.Unbound, err = l.unbound(ctx, c, seen.Pods)
+	}
 	for _, pod := range seen.Pods {
 		if err == nil {
 			err = l.nudge(ctx, pod, seen.Hash)

@@ -29,7 +29,9 @@ type SeenController struct {
 	Problem *Problem // nil: it can be carried out
 	Volume  *Problem // why the claim for its state has another size than is asked for
 	Found   []string // Secrets with its keys that were there before it
-	Hash    string   // of the configuration that it asks for; "" with a Problem
+	// Unbound is why the claim for its state has no volume, while its pod waits for a host; "" if that is not why.
+	Unbound string
+	Hash    string // of the configuration that it asks for; "" with a Problem
 	// Pods are slurmctld's, the first one's and its backups', as far as there are any.
 	Pods []*corev1.Pod
 	// Lacks is why the slurmdbd of its Accounting does not answer; "" if it does, or if there is none.
@@ -59,7 +61,11 @@ func ControllerStatus(c *v1alpha1.Controller, seen SeenController) v1alpha1.Cont
 		return s
 	}
 	pod, told := podInControl(c, seen.Pods)
-	set(waitsForAccounting(available(pod), seen.Lacks))
+	one := waitsForAccounting(available(pod), seen.Lacks)
+	if seen.Unbound != "" {
+		one.Message += "; " + seen.Unbound
+	}
+	set(one)
 	s.InControl = ""
 	if c.Spec.Backups > 0 {
 		if told {
@@ -134,6 +140,9 @@ func nodesBehind(r inplace.Report) string {
 	return said + ": see its log, or power the node down (scontrol update nodename=NAME state=power_down_asap), since slurmd reads it when it starts"
 }
 
+// unschedulable is the reason while the scheduler finds no host for a pod.
+const unschedulable = "Unschedulable"
+
 // available looks at slurmctld's pod.
 func available(pod *corev1.Pod) metav1.Condition {
 	one := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse}
@@ -157,7 +166,7 @@ func available(pod *corev1.Pod) metav1.Condition {
 func trouble(pod *corev1.Pod, main string) (reason, message string) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return "Unschedulable", fmt.Sprintf("pod %s: %s", pod.Name, c.Message)
+			return unschedulable, fmt.Sprintf("pod %s: %s", pod.Name, c.Message)
 		}
 	}
 	for _, s := range append(append([]corev1.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...) {

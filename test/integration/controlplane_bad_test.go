@@ -383,7 +383,11 @@ func (p *plane) testBadInput(t *testing.T) {
 		}, v1alpha1.ConditionAccepted, "ApplyFailed",
 			`duplicate entries for key [name="POD_NAME"]`},
 		"claim": {func(c *v1alpha1.Controller) { c.Spec.Persistence = v1alpha1.Persistence{ExistingClaim: "absent"} }, v1alpha1.ConditionAvailable, "Unschedulable",
-			`persistentvolumeclaim "absent" not found`},
+			"spec.persistence.existingClaim: there is no claim absent: create it"},
+		"class": {func(c *v1alpha1.Controller) {
+			c.Spec.Persistence = v1alpha1.Persistence{StorageClassName: new("absent")}
+		}, v1alpha1.ConditionAvailable, "Unschedulable",
+			"claim statesave-class-controller-0 waits for a volume of storage class absent: its Events say why"},
 		"image": {func(c *v1alpha1.Controller) {
 			c.Spec.Slurmctld = &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "no.such/image:1", ImagePullPolicy: corev1.PullNever}}
 		}, v1alpha1.ConditionAvailable, "ErrImageNeverPull", "no.such/image:1"},
@@ -411,10 +415,29 @@ func (p *plane) testBadInput(t *testing.T) {
 		})
 	}
 	p.t = t
+	p.testNodeSetAlone()
 	m, err := p.kube.CoreV1().ConfigMaps(p.ns).Get(p.ctx, "taken-config", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, theirs, m.BinaryData)
 	assert.Empty(t, m.OwnerReferences)
 	assert.Equal(t, before, p.restarts())
 	p.waitInForce()
+}
+
+// testNodeSetAlone sees that a NodeSet says so that names no cluster there is, and no more once there is one.
+func (p *plane) testNodeSetAlone() {
+	const name, message = "alone", "there is no Controller of the cluster nobody in this namespace"
+	sets := p.tide.SlurmtideV1alpha1().NodeSets(p.ns)
+	p.createSet(name, "alone-0", func(set *v1alpha1.NodeSet) { set.Spec.ClusterRef.Name = "nobody" })
+	p.eventually("the NodeSet to say so", func() (bool, string) {
+		set, err := sets.Get(p.ctx, name, metav1.GetOptions{})
+		require.NoError(p.t, err)
+		one := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionAccepted)
+		return one != nil && one.Reason == controlplane.ReasonNoController && strings.Contains(one.Message, message), fmt.Sprintf("%+v", set.Status.Conditions)
+	})
+	p.eventually("an Event", func() (bool, string) {
+		said := runKubectl(p.t, "-n", p.ns, "get", "events.events.k8s.io", "-o", `jsonpath={range .items[?(@.regarding.name=="`+name+`")]}{.reason}: {.note}{"\n"}{end}`)
+		return strings.Contains(said, v1alpha1.ConditionAccepted+controlplane.ReasonNoController+": "+message), said
+	})
+	require.NoError(p.t, sets.Delete(p.ctx, name, metav1.DeleteOptions{}))
 }

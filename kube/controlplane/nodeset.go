@@ -1,0 +1,57 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
+
+const (
+	// ReasonNoController is why a NodeSet is not Accepted that nobody looks at.
+	ReasonNoController = "ControllerMissing"
+	// aloneFor is how long a NodeSet may be before its Controller, or before the bridge of a slurmctld elsewhere has looked at it.
+	aloneFor = 30 * time.Second
+)
+
+// nodeSet tells of a NodeSet that nobody looks at: it names no Controller of its namespace, and no bridge has said a word about it, as one of a slurmctld elsewhere
+// would. Everything else of its status is the bridge's. It tells when to look again.
+func (l *Loop) nodeSet(ctx context.Context, namespace, name string) (time.Duration, error) {
+	set, err := l.nodeSets.NodeSets(namespace).Get(name)
+	if apierrors.IsNotFound(err) || err == nil && set.DeletionTimestamp != nil {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	said := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionAccepted)
+	ours := said != nil && said.Reason == ReasonNoController
+	alone := len(l.controllersOfNodeSet(set)) == 0
+	next := set.DeepCopy()
+	switch {
+	case said != nil && !ours:
+		return 0, nil
+	case !alone:
+		meta.RemoveStatusCondition(&next.Status.Conditions, v1alpha1.ConditionAccepted) // its bridge will say
+	default:
+		if wait := set.CreationTimestamp.Add(aloneFor).Sub(l.o.Now()); wait > 0 {
+			return wait, nil
+		}
+		setCondition(&next.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: ReasonNoController,
+			Message: fmt.Sprintf("there is no Controller of the cluster %s in this namespace, and no bridge has looked at this NodeSet: create the Controller, make the NodeSet anew with the name of a cluster "+
+				"that is there in spec.clusterRef, or, if its slurmctld runs elsewhere, start the bridge beside it", set.Spec.ClusterRef.Name),
+		}, set.Generation)
+	}
+	return 0, writeStatus(ctx, l, "NodeSet", l.tide.SlurmtideV1alpha1().NodeSets(namespace), set, next, set.Status.Conditions, next.Status.Conditions)
+}
+
+// nodeSetAndFriends are a NodeSet and the Controllers in whose slurm.conf it is.
+func (l *Loop) nodeSetAndFriends(o metav1.Object) []key {
+	return append(l.controllersOfNodeSet(o), key{kindNodeSet, o.GetNamespace(), o.GetName()})
+}
