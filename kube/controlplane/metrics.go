@@ -19,7 +19,7 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		handled: prometheus.NewHistogramVec(measure.Times(
-			"slurmtide_controller_handling_seconds", "Time it took to handle an object, by its kind.", .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10), []string{"kind"}),
+			"slurmtide_controller_handling_seconds", "Time it took to handle an object, by its kind.", .001, .0025, .005, .01, .02, .03, .04, .05, .1, .25, .5, 1, 2.5, 10), []string{"kind"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_controller_failures_total", Help: "Times that an object could not be handled, and was tried again, by its kind.",
 		}, []string{"kind"}),
@@ -27,7 +27,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "slurmtide_controller_writes_total", Help: "Writing requests to the API server, by what was written; Events are not counted.",
 		}, []string{"resource"}),
 	}
-	for _, kind := range Kinds() { // a counter that begins with its first failure hides that one from increase()
+	for _, kind := range append(Kinds(), kindNodeSet) { // a counter that begins with its first failure hides that one from increase()
 		m.failures.WithLabelValues(kind)
 	}
 	registry.MustRegister(m.handled, m.failures, m.writes)

@@ -289,10 +289,13 @@ func (b *bench) figures() (figures, error) {
 // buckets are how many took at most so long, by seconds; the last, for ever, is of all.
 type buckets map[float64]uint64
 
-// sum adds up histograms with the same buckets.
+// sum adds up histograms with the same buckets. NodeSets are left out: they are only looked at, and far more than all others.
 func sum(histograms []*dto.Metric) buckets {
 	all := buckets{}
 	for _, m := range histograms {
+		if slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetName() == "kind" && l.GetValue() == "NodeSet" }) {
+			continue
+		}
 		for _, bucket := range m.GetHistogram().GetBucket() {
 			all[bucket.GetUpperBound()] += bucket.GetCumulativeCount()
 		}
