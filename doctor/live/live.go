@@ -143,13 +143,13 @@ func lookUp(ctx context.Context, c Config, f *doctor.Facts) {
 		if n.State.V != "CLOUD" || n.Names.Len() == 0 {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-		defer cancel()
 		f.Access.Name = n.Address(0)
+		limited, cancel := context.WithTimeout(ctx, lookupTimeout)
 		start := time.Now()
-		_, _ = c.Lookup(ctx, f.Access.Name) // refused is an answer, too
+		_, _ = c.Lookup(limited, f.Access.Name) // refused is an answer, too
 		f.Access.NameTook = time.Since(start)
-		f.Access.NameServers = askServers(ctx, c.NameServers, f.Access.Name)
+		cancel()
+		f.Access.NameServers = askServers(ctx, c.NameServers, f.Access.Name) // each has a time of its own, however long that took
 		return
 	}
 }

@@ -85,29 +85,53 @@ func TestNameServers(t *testing.T) {
 	assert.Empty(t, NameServers(name+".none"))
 }
 
-// One that refuses answers.
-func TestAskServers(t *testing.T) {
-	listen := func() net.PacketConn {
-		socket, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = socket.Close() })
-		return socket
-	}
-	refuses, silent := listen(), listen()
-	asked := make(chan string, 100)
+func listen(t *testing.T) net.PacketConn {
+	t.Helper()
+	socket, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = socket.Close() })
+	return socket
+}
+
+// refusing is a name server that refuses all that it is asked, and tells what that was.
+func refusing(t *testing.T, asked chan<- string) net.PacketConn {
+	t.Helper()
+	socket := listen(t)
 	go func() {
 		query := make([]byte, 512)
 		for {
-			n, from, err := refuses.ReadFrom(query)
+			n, from, err := socket.ReadFrom(query)
 			if err != nil {
 				return
 			}
 			asked <- string(query[12 : 12+7])
 			query[2], query[3] = query[2]|0x80, 5 // a response: REFUSED
-			_, _ = refuses.WriteTo(query[:n], from)
+			_, _ = socket.WriteTo(query[:n], from)
 		}
 	}()
+	return socket
+}
+
+// One that refuses answers.
+func TestAskServers(t *testing.T) {
+	asked := make(chan string, 100)
+	refuses, silent := refusing(t, asked), listen(t)
 	got := askServers(t.Context(), []string{refuses.LocalAddr().String(), silent.LocalAddr().String()}, "cpu-0")
 	assert.Equal(t, []doctor.NameServer{{Address: "127.0.0.1"}, {Address: "127.0.0.1", Silent: true}}, got)
 	assert.Equal(t, "\x05cpu-0\x00", <-asked)
+}
+
+// A look-up that takes all its time, as behind a silent first server, leaves the other servers theirs.
+func TestServersAfterSlowLookup(t *testing.T) {
+	silent, refuses := listen(t), refusing(t, make(chan string, 100))
+	f := doctor.FromTexts(slurmconf.Version{Major: 26, Minor: 5}, map[string]string{"slurm.conf": "ClusterName=Tide\nSlurmctldHost=a\nNodeName=cpu-[0-9] State=CLOUD\n"})
+	require.NoError(t, Read(t.Context(), Config{
+		Kubernetes: apiServer(t), Namespace: "slurm", NameServers: []string{silent.LocalAddr().String(), refuses.LocalAddr().String()},
+		Lookup: func(ctx context.Context, _ string) ([]string, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	}, &f))
+	assert.Equal(t, "cpu-0", f.Access.Name)
+	assert.Equal(t, []doctor.NameServer{{Address: "127.0.0.1", Silent: true}, {Address: "127.0.0.1"}}, f.Access.NameServers)
 }
