@@ -87,10 +87,11 @@ func (f *Facts) at(p slurmconf.Position) slurmconf.Position {
 
 // cloud are the lines of nodes that slurmctld powers up.
 func (f *Facts) cloud() []slurmconf.NodeLine {
-	return slices.DeleteFunc(slices.Clone(f.Cluster.Nodes), func(n slurmconf.NodeLine) bool { return !isCloud(n) })
+	return slices.DeleteFunc(slices.Clone(f.Cluster.Nodes), func(n slurmconf.NodeLine) bool { return !IsCloud(n) })
 }
 
-func isCloud(n slurmconf.NodeLine) bool {
+// IsCloud tells whether slurmctld powers up a line's nodes; Slurm reads the state in any case.
+func IsCloud(n slurmconf.NodeLine) bool {
 	return strings.HasPrefix(strings.ToUpper(n.State.V), "CLOUD")
 }
 

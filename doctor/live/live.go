@@ -140,7 +140,7 @@ func lookUp(ctx context.Context, c Config, f *doctor.Facts) {
 		return
 	}
 	for _, n := range f.Cluster.Nodes {
-		if n.State.V != "CLOUD" || n.Names.Len() == 0 {
+		if !doctor.IsCloud(n) || n.Names.Len() == 0 {
 			continue
 		}
 		f.Access.Name = n.Address(0)
