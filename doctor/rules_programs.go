@@ -190,10 +190,15 @@ func resumeOnSlurmd(f *Facts) []Finding {
 	if !ok {
 		return nil
 	}
-	if where, ok := action.Field("Location"); ok && strings.EqualFold(where.Value, "slurmd") {
-		return []Finding{found(where.Position, "set Location=slurmctld on the PowerAction line", []edit{{action.Position.File, func(file *slurmconf.File) error {
-			return file.SetField("PowerAction", action.Value, "Location", "slurmctld")
-		}}}, "ResumeProgram is the PowerAction %s, which runs on slurmd", action.Value)}
+	where, ok := action.Field("Location")
+	if !ok || !strings.EqualFold(where.Value, "slurmd") {
+		return nil
 	}
-	return nil
+	var edits []edit
+	if program, _ := action.Field("Program"); path.IsAbs(program.Value) { // else slurmctld would not start with it
+		edits = []edit{{action.Position.File, func(file *slurmconf.File) error {
+			return file.SetField("PowerAction", action.Value, "Location", "slurmctld")
+		}}}
+	}
+	return []Finding{found(where.Position, "set Location=slurmctld on the PowerAction line", edits, "ResumeProgram is the PowerAction %s, which runs on slurmd", action.Value)}
 }

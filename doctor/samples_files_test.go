@@ -91,7 +91,9 @@ var programSamples = map[string]samplesOf{
 	},
 	"resume-on-slurmd": {
 		bad: map[string]sample{"Location=slurmd": {with: "ResumeProgram=up\nPowerAction=up Program=/opt/slurmtide/resume Location=slurmd",
-			want: []string{"slurm.conf:28:46: error: ResumeProgram is the PowerAction up, which runs on slurmd; set Location=slurmctld on the PowerAction line"}}},
+			want: []string{"slurm.conf:28:46: error: ResumeProgram is the PowerAction up, which runs on slurmd; set Location=slurmctld on the PowerAction line"}},
+			"a program that slurmctld refuses": {with: "ResumeProgram=up\nPowerAction=up Program=bin/resume Location=slurmd", byHand: true,
+				want: []string{"slurm.conf:28:35: error: ResumeProgram is the PowerAction up, which runs on slurmd; set Location=slurmctld on the PowerAction line"}}},
 		good: map[string]sample{"Location=slurmctld": {with: "ResumeProgram=up\nPowerAction=up Program=/opt/slurmtide/resume Location=slurmctld"}},
 	},
 }
