@@ -309,21 +309,47 @@ func (f *Facts) resumeTimeout(n slurmconf.NodeLine) slurmconf.Value[time.Duratio
 	return f.Cluster.ResumeTimeout
 }
 
+// wantedResumeTimeout is a ResumeTimeout of the cluster that is long enough for all rules. Each of them sets this one, so that none
+// takes back what another asks for.
+func (f *Facts) wantedResumeTimeout() time.Duration {
+	own := f.Cluster.ResumeTimeout
+	best := own.V
+	if !own.IsSet() || own.V < shortestBoot || own.V == slurmconf.Infinite {
+		best = betterBoot
+	}
+	for _, p := range f.cloudPartitions() {
+		if t := p.ResumeTimeout; t.IsSet() && t.V != slurmconf.Infinite {
+			best = max(best, t.V)
+		}
+	}
+	var deadline, p95 time.Duration
+	f.pairs(func(_ slurmconf.NodeLine, s NodeSet) { deadline, p95 = max(deadline, s.Deadline), max(p95, s.P95) })
+	if deadline >= best {
+		best = aboveDeadline(deadline)
+	}
+	if p95 > best-best/10 {
+		best = aboveBoots(p95)
+	}
+	return best
+}
+
+func aboveDeadline(d time.Duration) time.Duration { return (d + d/5).Round(time.Second) }
+func aboveBoots(p95 time.Duration) time.Duration  { return (2 * p95).Round(time.Second) }
+
 // raise is a finding that a ResumeTimeout is to be longer.
 func (f *Facts) raise(t slurmconf.Value[time.Duration], to time.Duration, seen string) Finding {
-	line := "ResumeTimeout=" + number(to)
-	finding := found(f.at(t.Position), "set "+line, nil, "%s", seen)
-	if t.Position == f.Cluster.ResumeTimeout.Position {
-		finding.edits = []edit{f.set("ResumeTimeout", number(to))}
+	if t.Position != f.Cluster.ResumeTimeout.Position { // a partition's, perhaps by a DEFAULT line
+		return found(t.Position, "set ResumeTimeout="+number(to), nil, "%s", seen)
 	}
-	return finding
+	best := number(f.wantedResumeTimeout())
+	return found(f.at(t.Position), "set ResumeTimeout="+best, []edit{f.set("ResumeTimeout", best)}, "%s", seen)
 }
 
 func bootDeadline(f *Facts) []Finding {
 	var out []Finding
 	f.pairs(func(n slurmconf.NodeLine, s NodeSet) {
 		if t := f.resumeTimeout(n); s.Deadline > 0 && t.V <= s.Deadline {
-			out = append(out, f.raise(t, (s.Deadline+s.Deadline/5).Round(time.Second), fmt.Sprintf("ResumeTimeout of %s is %s, and spec.boot.deadline of NodeSet %s %s", n.Names, number(t.V), s.Name, s.Deadline)))
+			out = append(out, f.raise(t, aboveDeadline(s.Deadline), fmt.Sprintf("ResumeTimeout of %s is %s, and spec.boot.deadline of NodeSet %s %s", n.Names, number(t.V), s.Name, s.Deadline)))
 		}
 	})
 	return out
@@ -333,7 +359,7 @@ func bootTimes(f *Facts) []Finding {
 	var out []Finding
 	f.pairs(func(n slurmconf.NodeLine, s NodeSet) {
 		if t := f.resumeTimeout(n); s.P95 > 0 && t.V != slurmconf.Infinite && s.P95 > t.V-t.V/10 {
-			out = append(out, f.raise(t, (2*s.P95).Round(time.Second), fmt.Sprintf("ResumeTimeout of %s is %s, and 95 of 100 boots of NodeSet %s take up to %s", n.Names, number(t.V), s.Name, s.P95)))
+			out = append(out, f.raise(t, aboveBoots(s.P95), fmt.Sprintf("ResumeTimeout of %s is %s, and 95 of 100 boots of NodeSet %s take up to %s", n.Names, number(t.V), s.Name, s.P95)))
 		}
 	})
 	return out

@@ -12,6 +12,8 @@ import (
 const (
 	shortestBoot = 60 * time.Second // a start from a local image takes seconds; a machine, or an image that is pulled, takes minutes
 	shortestStop = 30 * time.Second // pods that Slurmtide deletes have 10 s; kubelet and API server add to that
+	betterBoot   = 600 * time.Second
+	betterStop   = 120 * time.Second
 )
 
 // maxNodeRate is power_save.c MAX_NODE_RATE.
@@ -161,22 +163,25 @@ func resumeTimeoutUnset(f *Facts) []Finding {
 	if !f.saves() || f.Cluster.ResumeTimeout.IsSet() {
 		return nil
 	}
-	return []Finding{found(f.at(slurmconf.Position{}), "set ResumeTimeout=600", []edit{f.set("ResumeTimeout", "600")}, "there is no ResumeTimeout, so it is 60 s")}
+	best := number(f.wantedResumeTimeout())
+	return []Finding{found(f.at(slurmconf.Position{}), "set ResumeTimeout="+best, []edit{f.set("ResumeTimeout", best)}, "there is no ResumeTimeout, so it is 60 s")}
 }
 
 func resumeTimeoutShort(f *Facts) []Finding {
-	return shorter(f, "ResumeTimeout", shortestBoot, "600", f.Cluster.ResumeTimeout, func(p slurmconf.PartitionLine) slurmconf.Value[time.Duration] { return p.ResumeTimeout })
+	return shorter(f, "ResumeTimeout", shortestBoot, f.wantedResumeTimeout(), betterBoot, f.Cluster.ResumeTimeout, func(p slurmconf.PartitionLine) slurmconf.Value[time.Duration] { return p.ResumeTimeout })
 }
 
 // shorter finds times of the cluster, and of partitions with cloud nodes, that are too short. Those that are not set are another rule's.
-func shorter(f *Facts, key string, least time.Duration, better string, own slurmconf.Value[time.Duration], of func(slurmconf.PartitionLine) slurmconf.Value[time.Duration]) []Finding {
+// A partition gets the better one, but none that is longer than what the cluster's is then.
+func shorter(f *Facts, key string, least, wanted, better time.Duration, own slurmconf.Value[time.Duration], of func(slurmconf.PartitionLine) slurmconf.Value[time.Duration]) []Finding {
 	var out []Finding
 	if f.saves() && own.IsSet() && own.V < least {
-		out = append(out, found(own.Position, fmt.Sprintf("set %s=%s", key, better), []edit{f.set(key, better)}, "%s=%s", key, number(own.V)))
+		out = append(out, found(own.Position, fmt.Sprintf("set %s=%s", key, number(wanted)), []edit{f.set(key, number(wanted))}, "%s=%s", key, number(own.V)))
 	}
+	best := number(min(better, wanted))
 	for _, p := range f.cloudPartitions() {
 		if t := of(p); t.IsSet() && t.V < least {
-			out = append(out, found(t.Position, fmt.Sprintf("set %s=%s on the line of partition %s", key, better, p.Name), []edit{partitionField(p, key, better)},
+			out = append(out, found(t.Position, fmt.Sprintf("set %s=%s on the line of partition %s", key, best, p.Name), []edit{partitionField(p, key, best)},
 				"%s=%s of partition %s", key, number(t.V), p.Name))
 		}
 	}
@@ -204,36 +209,55 @@ func (f *Facts) cloudPartitions() []slurmconf.PartitionLine {
 
 func resumeTimeoutInfinite(f *Facts) []Finding {
 	if t := f.Cluster.ResumeTimeout; f.saves() && t.IsSet() && t.V == slurmconf.Infinite {
-		return []Finding{found(t.Position, "set ResumeTimeout=600", []edit{f.set("ResumeTimeout", "600")}, "ResumeTimeout=INFINITE")}
+		best := number(f.wantedResumeTimeout())
+		return []Finding{found(t.Position, "set ResumeTimeout="+best, []edit{f.set("ResumeTimeout", best)}, "ResumeTimeout=INFINITE")}
 	}
 	return nil
 }
 
+// wantedSuspendTimeout is as wantedResumeTimeout.
+func (f *Facts) wantedSuspendTimeout() time.Duration {
+	own := f.Cluster.SuspendTimeout
+	best := own.V
+	if !own.IsSet() || own.V < shortestStop {
+		best = betterStop
+	}
+	for _, p := range f.cloudPartitions() {
+		if t := p.SuspendTimeout; t.IsSet() && t.V != slurmconf.Infinite {
+			best = max(best, t.V)
+		}
+	}
+	return best
+}
+
 func suspendTimeoutShort(f *Facts) []Finding {
-	out := shorter(f, "SuspendTimeout", shortestStop, "120", f.Cluster.SuspendTimeout, func(p slurmconf.PartitionLine) slurmconf.Value[time.Duration] { return p.SuspendTimeout })
+	wanted := f.wantedSuspendTimeout()
+	out := shorter(f, "SuspendTimeout", shortestStop, wanted, betterStop, f.Cluster.SuspendTimeout, func(p slurmconf.PartitionLine) slurmconf.Value[time.Duration] { return p.SuspendTimeout })
 	if f.saves() && !f.Cluster.SuspendTimeout.IsSet() {
-		out = append(out, found(f.at(slurmconf.Position{}), "set SuspendTimeout=120", []edit{f.set("SuspendTimeout", "120")}, "there is no SuspendTimeout, so it is 30 s"))
+		out = append(out, found(f.at(slurmconf.Position{}), "set SuspendTimeout="+number(wanted), []edit{f.set("SuspendTimeout", number(wanted))}, "there is no SuspendTimeout, so it is 30 s"))
 	}
 	return out
 }
 
 // partitionTimes finds times of partitions that are longer than the cluster's, which Slurm goes by at the places that the rules name.
 func partitionTimes(f *Facts, key string) []Finding {
-	own := f.Cluster.ResumeTimeout.V
+	own, wanted := f.Cluster.ResumeTimeout.V, f.wantedResumeTimeout()
 	of := func(p slurmconf.PartitionLine) slurmconf.Value[time.Duration] { return p.ResumeTimeout }
 	if key == "SuspendTimeout" {
-		own, of = f.Cluster.SuspendTimeout.V, func(p slurmconf.PartitionLine) slurmconf.Value[time.Duration] { return p.SuspendTimeout }
-	}
-	longest := own
-	for _, p := range f.cloudPartitions() {
-		longest = max(longest, of(p).V)
+		own, wanted = f.Cluster.SuspendTimeout.V, f.wantedSuspendTimeout()
+		of = func(p slurmconf.PartitionLine) slurmconf.Value[time.Duration] { return p.SuspendTimeout }
 	}
 	var out []Finding
 	for _, p := range f.cloudPartitions() {
-		if t := of(p); t.IsSet() && t.V > own {
-			out = append(out, found(t.Position, fmt.Sprintf("set %s=%s for the cluster", key, number(longest)), []edit{f.set(key, number(longest))},
-				"%s=%s of partition %s is longer than the cluster's, %s", key, number(t.V), p.Name, number(own)))
+		t := of(p)
+		if !t.IsSet() || t.V <= own {
+			continue
 		}
+		remedy, edits := fmt.Sprintf("set %s=%s for the cluster", key, number(wanted)), []edit{f.set(key, number(wanted))}
+		if t.V == slurmconf.Infinite { // for the cluster that is no better
+			remedy, edits = fmt.Sprintf("give the partition a %s that ends, and the cluster one as long", key), nil
+		}
+		out = append(out, found(t.Position, remedy, edits, "%s=%s of partition %s is longer than the cluster's, %s", key, number(t.V), p.Name, number(own)))
 	}
 	return out
 }

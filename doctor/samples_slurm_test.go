@@ -50,7 +50,9 @@ var timeSamples = map[string]samplesOf{
 	"partition-resume-timeout": {
 		bad: map[string]sample{"longer": {with: "PartitionName=b Nodes=cpu-[0-9] ResumeTimeout=900\nPartitionName=c Nodes=cpu-[0-9] ResumeTimeout=1200", want: []string{
 			"slurm.conf:28:33: warning: ResumeTimeout=900 of partition b is longer than the cluster's, 600; set ResumeTimeout=1200 for the cluster",
-			"slurm.conf:29:33: warning: ResumeTimeout=1200 of partition c is longer than the cluster's, 600; set ResumeTimeout=1200 for the cluster"}}},
+			"slurm.conf:29:33: warning: ResumeTimeout=1200 of partition c is longer than the cluster's, 600; set ResumeTimeout=1200 for the cluster"}},
+			"without end": {with: "PartitionName=b Nodes=cpu-[0-9] ResumeTimeout=INFINITE", byHand: true, want: []string{
+				"slurm.conf:28:33: warning: ResumeTimeout=INFINITE of partition b is longer than the cluster's, 600; give the partition a ResumeTimeout that ends, and the cluster one as long"}}},
 		good: map[string]sample{"shorter": {with: "PartitionName=b Nodes=cpu-[0-9] ResumeTimeout=300"}, "of other nodes": {with: "PartitionName=b Nodes=metal-[0-1] ResumeTimeout=900"}},
 	},
 	"partition-suspend-timeout": {

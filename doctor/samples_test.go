@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -102,15 +103,7 @@ func TestClean(t *testing.T) {
 
 // Every rule has samples in which it finds what it should, and others that are near to these in which it finds nothing.
 func TestRules(t *testing.T) {
-	samples := maps.Collect(func(yield func(string, samplesOf) bool) {
-		for _, some := range []map[string]samplesOf{textSamples, programSamples, hostSamples, timeSamples, parameterSamples, exceptionSamples, nodeSamples, gresSamples, podSamples, nodeSetSamples, accessSamples, runningSamples} {
-			for name, s := range some {
-				if !yield(name, s) {
-					return
-				}
-			}
-		}
-	})
+	samples := allSamples()
 	names := map[string]bool{}
 	for _, rule := range Rules() {
 		assert.False(t, names[rule.Name], "two rules %s", rule.Name)
@@ -140,6 +133,15 @@ func TestRules(t *testing.T) {
 // samplesOf are those of a rule.
 type samplesOf struct{ bad, good map[string]sample }
 
+// allSamples are those of all rules, by name.
+func allSamples() map[string]samplesOf {
+	all := map[string]samplesOf{}
+	for _, some := range []map[string]samplesOf{textSamples, programSamples, hostSamples, timeSamples, parameterSamples, exceptionSamples, nodeSamples, gresSamples, podSamples, nodeSetSamples, accessSamples, runningSamples} {
+		maps.Copy(all, some)
+	}
+	return all
+}
+
 // check wants the findings, and none after they have been mended.
 func (s sample) check(t *testing.T, rule Rule) {
 	f := s.facts(t)
@@ -155,12 +157,69 @@ func (s sample) check(t *testing.T, rule Rule) {
 	if s.byHand {
 		return
 	}
-	texts, err := Fixed(f, findings)
-	require.NoError(t, err)
-	mended := FromTexts(f.Version, texts)
-	mended.Host, mended.Kubernetes, mended.Access = f.Host, f.Kubernetes, f.Access
-	require.NotNil(t, mended.Cluster, "what was mended is refused by Slurm: %v", mended.Slurm.Check(slurmconf.SlurmConf, f.Version).Err())
+	mended := mend(t, f, findings)
 	assert.Empty(t, rule.find(&mended), "after the edits")
+}
+
+// mend is what there is after the edits of findings.
+func mend(t *testing.T, f Facts, findings []Finding) Facts {
+	t.Helper()
+	texts := map[string]string{}
+	for _, file := range f.Slurm.Files() {
+		texts[file.Name()] = file.String()
+	}
+	fixed, err := Fixed(f, findings)
+	require.NoError(t, err)
+	maps.Copy(texts, fixed)
+	mended := FromTexts(f.Version, texts)
+	mended.Gres, mended.Cgroup, mended.Settings, mended.Host, mended.Kubernetes, mended.Access = f.Gres, f.Cgroup, f.Settings, f.Host, f.Kubernetes, f.Access
+	require.True(t, mended.Cluster != nil || f.Cluster == nil, "what was mended is refused by Slurm: %v", mended.Slurm.Check(slurmconf.SlurmConf, f.Version).Err())
+	return mended
+}
+
+// All edits together leave nothing that an edit mends: none undoes what another rule asks for.
+func TestFixAll(t *testing.T) {
+	several := map[string]sample{
+		"deadline above boots": {with: "ResumeTimeout=100", sets: set(func(s *NodeSet) { s.Deadline, s.P95 = 900*time.Second, 100*time.Second })},
+		"boots above deadline": {with: "ResumeTimeout=100", sets: set(func(s *NodeSet) { s.Deadline, s.P95 = 200*time.Second, 900*time.Second })},
+		"the second of two sets": {with: "ResumeTimeout=100", sets: append(set(func(s *NodeSet) { s.Nodes, s.Deadline = nodes("cpu-[0-4]"), 900*time.Second }),
+			set(func(s *NodeSet) { s.Name, s.Nodes, s.Deadline = "slurm/more", nodes("cpu-[5-9]"), 300*time.Second })...)},
+		"too short at all":               {with: "ResumeTimeout=10\nSuspendTimeout=10", sets: set(func(s *NodeSet) { s.Deadline = time.Hour })},
+		"no timeouts":                    {without: "ResumeTimeout SuspendTimeout", sets: set(func(s *NodeSet) { s.P95 = time.Hour })},
+		"never given up":                 {with: "ResumeTimeout=INFINITE\nPartitionName=b Nodes=cpu-1 ResumeTimeout=900", sets: set(func(s *NodeSet) { s.Deadline = time.Hour })},
+		"never given up, of a partition": {with: "PartitionName=b Nodes=cpu-1 ResumeTimeout=INFINITE"},
+		"partitions with longer ones": {with: "ResumeTimeout=10\nSuspendTimeout=10\nPartitionName=b Nodes=cpu-1 ResumeTimeout=900 SuspendTimeout=900",
+			sets: set(func(s *NodeSet) { s.Deadline = 10 * time.Minute })},
+		"partitions with short ones": {with: "ResumeTimeout=300\nSuspendTimeout=60\nPartitionName=b Nodes=cpu-1 ResumeTimeout=10 SuspendTimeout=10"},
+	}
+	for name, s := range several {
+		t.Run(name, func(t *testing.T) {
+			f := s.facts(t)
+			mended := mend(t, f, Check(f))
+			for _, finding := range Check(mended) {
+				assert.False(t, finding.Fixable(), "after the edits: %s", finding)
+			}
+		})
+	}
+}
+
+// Nor does one in any other sample. What comes to light only by an edit, such as GresTypes by Gres, may be left.
+func TestFixSamples(t *testing.T) {
+	for rule, of := range allSamples() {
+		for name, s := range of.bad {
+			t.Run(rule+"/"+name, func(t *testing.T) {
+				f := s.facts(t)
+				findings, before := Check(f), map[string]bool{}
+				for _, finding := range findings {
+					before[finding.Rule] = before[finding.Rule] || finding.Fixable()
+				}
+				mended := mend(t, f, findings)
+				for _, finding := range Check(mended) {
+					assert.False(t, before[finding.Rule] && finding.Fixable(), "after the edits: %s", finding)
+				}
+			})
+		}
+	}
 }
 
 // The keys that slurmctld opens.
