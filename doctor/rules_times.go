@@ -11,7 +11,7 @@ import (
 // What pods need at least.
 const (
 	shortestBoot = 60 * time.Second // a start from a local image takes seconds; a machine, or an image that is pulled, takes minutes
-	shortestStop = 30 * time.Second // pods that Slurmtide deletes have 10 s; kubelet and API server add to that
+	shortestStop = 31 * time.Second // more than Slurm's default: pods that Slurmtide deletes have 10 s, and kubelet and API server add to that
 	betterBoot   = 600 * time.Second
 	betterStop   = 120 * time.Second
 )

@@ -39,13 +39,14 @@ var timeSamples = map[string]samplesOf{
 	"suspend-timeout": {
 		bad: map[string]sample{
 			"none":          {without: "SuspendTimeout", want: []string{"slurm.conf: warning: there is no SuspendTimeout, so it is 30 s; set SuspendTimeout=120"}},
+			"as without":    {with: "SuspendTimeout=30", want: []string{"slurm.conf:27:1: warning: SuspendTimeout=30; set SuspendTimeout=120"}},
 			"the cluster's": {with: "SuspendTimeout=10", want: []string{"slurm.conf:27:1: warning: SuspendTimeout=10; set SuspendTimeout=120"}},
 			"by a DEFAULT line": {with: "PartitionName=DEFAULT SuspendTimeout=10\nPartitionName=b Nodes=cpu-[0-9]",
 				want: []string{"slurm.conf:28:23: warning: SuspendTimeout=10 of partition b; set SuspendTimeout=120 on the line of partition b"}},
 			"a partition's": {with: "PartitionName=b Nodes=cpu-[0-9] SuspendTimeout=10",
 				want: []string{"slurm.conf:28:33: warning: SuspendTimeout=10 of partition b; set SuspendTimeout=120 on the line of partition b"}},
 		},
-		good: map[string]sample{"half a minute": {with: "SuspendTimeout=30"}, "of a partition": {with: "PartitionName=b Nodes=cpu-[0-9] SuspendTimeout=30"}},
+		good: map[string]sample{"longer than Slurm's default": {with: "SuspendTimeout=31"}, "of a partition": {with: "PartitionName=b Nodes=cpu-[0-9] SuspendTimeout=31"}},
 	},
 	"partition-resume-timeout": {
 		bad: map[string]sample{"longer": {with: "PartitionName=b Nodes=cpu-[0-9] ResumeTimeout=900\nPartitionName=c Nodes=cpu-[0-9] ResumeTimeout=1200", want: []string{
