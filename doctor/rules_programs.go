@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
@@ -112,15 +113,25 @@ func missingGate(f *Facts) []Finding {
 
 func gateTime(f *Facts) []Finding {
 	limit := f.Cluster.PrologTimeout
-	if len(missingGate(f)) > 0 || !f.saves() || !limit.IsSet() || limit.V == 0 || limit.V >= f.Cluster.ResumeTimeout.V {
+	if len(missingGate(f)) > 0 || !limit.IsSet() || limit.V == 0 {
+		return nil
+	}
+	var nodes slurmconf.NodeLine
+	var longest time.Duration
+	for _, n := range f.cloud() {
+		if t := f.resumeTimeout(n); t.V > longest {
+			nodes, longest = n, t.V
+		}
+	}
+	if limit.V >= longest {
 		return nil
 	}
 	key := "PrologEpilogTimeout"
 	if s, ok := f.Cluster.Get("PrologTimeout"); ok && s.Position == limit.Position {
 		key = "PrologTimeout"
 	}
-	return []Finding{found(limit.Position, fmt.Sprintf("remove %s or set it to %s at least", key, number(f.Cluster.ResumeTimeout.V)), nil,
-		"%s=%s is shorter than ResumeTimeout, %s", key, number(limit.V), number(f.Cluster.ResumeTimeout.V))}
+	return []Finding{found(limit.Position, fmt.Sprintf("remove %s or set it to %s at least", key, number(longest)), nil,
+		"%s=%s is shorter than ResumeTimeout of %s, %s", key, number(limit.V), nodes.Names, number(longest))}
 }
 
 // named are the programs that slurm.conf names, PowerActions followed.

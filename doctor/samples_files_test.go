@@ -66,13 +66,16 @@ var programSamples = map[string]samplesOf{
 	"gate-time": {
 		bad: map[string]sample{
 			"shorter": {with: "PrologEpilogTimeout=60", byHand: true,
-				want: []string{"slurm.conf:28:1: hint: PrologEpilogTimeout=60 is shorter than ResumeTimeout, 600; remove PrologEpilogTimeout or set it to 600 at least"}},
+				want: []string{"slurm.conf:28:1: hint: PrologEpilogTimeout=60 is shorter than ResumeTimeout of cpu-[0-9], 600; remove PrologEpilogTimeout or set it to 600 at least"}},
 			"the other one stands there, too": {with: "PrologEpilogTimeout=600\nPrologTimeout=60", byHand: true,
-				want: []string{"slurm.conf:29:1: hint: PrologTimeout=60 is shorter than ResumeTimeout, 600; remove PrologTimeout or set it to 600 at least"}},
+				want: []string{"slurm.conf:29:1: hint: PrologTimeout=60 is shorter than ResumeTimeout of cpu-[0-9], 600; remove PrologTimeout or set it to 600 at least"}},
 			"26.05's own": {with: "PrologTimeout=60", byHand: true,
-				want: []string{"slurm.conf:28:1: hint: PrologTimeout=60 is shorter than ResumeTimeout, 600; remove PrologTimeout or set it to 600 at least"}},
+				want: []string{"slurm.conf:28:1: hint: PrologTimeout=60 is shorter than ResumeTimeout of cpu-[0-9], 600; remove PrologTimeout or set it to 600 at least"}},
+			"than a partition's": {with: "PrologEpilogTimeout=600\nNodeName=big-[0-1] State=CLOUD\nPartitionName=big Nodes=big-[0-1] ResumeTimeout=900", byHand: true,
+				want: []string{"slurm.conf:28:1: hint: PrologEpilogTimeout=600 is shorter than ResumeTimeout of big-[0-1], 900; remove PrologEpilogTimeout or set it to 900 at least"}},
 		},
-		good: map[string]sample{"0": {with: "PrologEpilogTimeout=0"}, "no cloud nodes": {without: "NodeName PartitionName", with: "PrologEpilogTimeout=60"}, "longer": {with: "PrologEpilogTimeout=600"}, "no gate": {without: "PrologSlurmctld", with: "PrologEpilogTimeout=60"}},
+		good: map[string]sample{"all partitions have shorter ones": {with: "PrologEpilogTimeout=300\nPartitionName=b Nodes=cpu-[0-9] ResumeTimeout=300"}, "of other nodes": {with: "PrologEpilogTimeout=600\nPartitionName=b Nodes=metal-0 ResumeTimeout=900"},
+			"0": {with: "PrologEpilogTimeout=0"}, "no cloud nodes": {without: "NodeName PartitionName", with: "PrologEpilogTimeout=60"}, "longer": {with: "PrologEpilogTimeout=600"}, "no gate": {without: "PrologSlurmctld", with: "PrologEpilogTimeout=60"}},
 	},
 	"program-path": {
 		bad: map[string]sample{
