@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/slurmtide/slurmtide/slurmconf"
@@ -44,7 +46,7 @@ func runningRules() []Rule {
 		},
 		{
 			Name: "request-rate", Severity: Warning, Wants: Live,
-			Why:    "a pod is a request to the API server, and the bridge makes so many a second: where all nodes of a NodeSet are resumed at once, a good part of ResumeTimeout is over before the last pod is made",
+			Why:    "a pod is a request to the API server, and the bridge makes so many a second: NodeSets share them, and where all nodes are resumed at once a good part of ResumeTimeout is over before the last pod is made",
 			Remedy: "--kube-qps and --kube-burst of the bridge (defaults 200 and 400)",
 			Source: "docs/operate.md; slurm.conf(5) ResumeTimeout, ResumeRate",
 			check:  requestRate,
@@ -186,24 +188,31 @@ func requestRate(f *Facts) []Finding {
 	if f.Access == nil || f.Access.QPS <= 0 {
 		return nil
 	}
-	var out []Finding
-	said := map[string]bool{}
+	if rate := float64(f.Cluster.ResumeRate.V) / 60; rate > 0 && rate <= f.Access.QPS {
+		return nil
+	}
+	var names []string
+	count, shortest := 0, slurmconf.Infinite
 	f.pairs(func(n slurmconf.NodeLine, s NodeSet) {
-		t := f.resumeTimeout(n)
-		if said[s.Name] || t.V == slurmconf.Infinite {
-			return
+		if !slices.Contains(names, s.Name) {
+			names = append(names, s.Name)
 		}
-		if rate := float64(f.Cluster.ResumeRate.V) / 60; rate > 0 && rate <= f.Access.QPS {
-			return
-		}
-		last := time.Duration(float64(s.Nodes.Len()-f.Access.Burst) / f.Access.QPS * float64(time.Second))
-		if last <= t.V/10 {
-			return
-		}
-		said[s.Name] = true
-		need := float64(s.Nodes.Len()-f.Access.Burst) / (t.V / 10).Seconds()
-		out = append(out, found(slurmconf.Position{}, fmt.Sprintf("give the bridge --kube-qps=%d", int(need)+1), nil,
-			"NodeSet %s has %d nodes: with --kube-qps=%g the last pod is made after %s, and ResumeTimeout is %s", s.Name, s.Nodes.Len(), f.Access.QPS, last.Round(time.Second), number(t.V)))
+		count, shortest = count+n.Names.Intersect(s.Nodes).Len(), min(shortest, f.resumeTimeout(n).V)
 	})
-	return out
+	seen := "NodeSet " + strings.Join(names, ", ") + " has"
+	if len(names) > 1 {
+		seen = "NodeSets " + strings.Join(names, ", ") + " have"
+	}
+	seen += fmt.Sprintf(" %d nodes", count)
+	value, _ := f.word("SlurmctldParameters", "max_powered_nodes")
+	if most, err := strconv.Atoi(value); err == nil && most < count {
+		count, seen = most, seen+fmt.Sprintf(", of which %d may be up", most)
+	}
+	last := time.Duration(float64(count-f.Access.Burst) / f.Access.QPS * float64(time.Second))
+	if shortest == slurmconf.Infinite || last <= shortest/10 {
+		return nil
+	}
+	need := float64(count-f.Access.Burst) / (shortest / 10).Seconds()
+	return []Finding{found(slurmconf.Position{}, fmt.Sprintf("give the bridge --kube-qps=%d", int(need)+1), nil,
+		"%s: with --kube-qps=%g the last pod is made after %s, and ResumeTimeout is %s", seen, f.Access.QPS, last.Round(time.Second), number(shortest))}
 }

@@ -65,15 +65,30 @@ var runningSamples = map[string]samplesOf{
 				"warning: NodeSet slurm/big has 1000 nodes: with --kube-qps=5 the last pod is made after 3m18s, and ResumeTimeout is 600; give the bridge --kube-qps=17"}},
 			"slurmctld is faster": {access: &AccessFacts{QPS: 5, Burst: 10}, with: manyNodes + "\nResumeRate=301", sets: many, byHand: true, want: []string{
 				"warning: NodeSet slurm/big has 1000 nodes: with --kube-qps=5 the last pod is made after 3m18s, and ResumeTimeout is 600; give the bridge --kube-qps=17"}},
+			"two sets, one budget": {access: &AccessFacts{QPS: 10, Burst: 0}, with: manyNodes + "\n" + moreNodes, sets: append(many, more...), byHand: true, want: []string{
+				"warning: NodeSets slurm/big, slurm/more have 1100 nodes: with --kube-qps=10 the last pod is made after 1m50s, and ResumeTimeout is 600; give the bridge --kube-qps=19"}},
+			"the shortest time counts": {access: &AccessFacts{QPS: 20, Burst: 0}, with: manyNodes + "\n" + moreNodes + "\nPartitionName=more Nodes=more-[1-100] ResumeTimeout=300", sets: append(many, more...), byHand: true, want: []string{
+				"warning: NodeSets slurm/big, slurm/more have 1100 nodes: with --kube-qps=20 the last pod is made after 55s, and ResumeTimeout is 300; give the bridge --kube-qps=37"}},
+			"most of them": {access: &AccessFacts{QPS: 5, Burst: 0}, with: manyNodes + "\nSlurmctldParameters=max_powered_nodes=400", sets: many, byHand: true, want: []string{
+				"warning: NodeSet slurm/big has 1000 nodes, of which 400 may be up: with --kube-qps=5 the last pod is made after 1m20s, and ResumeTimeout is 600; give the bridge --kube-qps=7"}},
 		},
 		good: map[string]sample{
-			"enough": {access: &AccessFacts{QPS: 9.9, Burst: 406}, with: manyNodes, sets: many}, "few nodes": {access: &AccessFacts{QPS: 5, Burst: 10}, sets: set(nil)},
+			"each would be enough for all":   {access: &AccessFacts{QPS: 20, Burst: 0}, with: manyNodes + "\n" + moreNodes, sets: append(many, more...)},
+			"few may be up":                  {access: &AccessFacts{QPS: 5, Burst: 0}, with: manyNodes + "\nSlurmctldParameters=max_powered_nodes=300", sets: many},
+			"names that Slurm does not have": {access: &AccessFacts{QPS: 20, Burst: 0}, with: manyNodes, sets: append(many, more...)},
+			"enough":                         {access: &AccessFacts{QPS: 9.9, Burst: 406}, with: manyNodes, sets: many}, "few nodes": {access: &AccessFacts{QPS: 5, Burst: 10}, sets: set(nil)},
 			"slurmctld is slower": {access: &AccessFacts{QPS: 5, Burst: 10}, with: manyNodes + "\nResumeRate=300", sets: many}, "not known": {access: &AccessFacts{}, with: manyNodes, sets: many},
 			"no end": {access: &AccessFacts{QPS: 5, Burst: 10}, with: manyNodes + "\nResumeTimeout=INFINITE", sets: many}, "not asked": {},
 		},
 	},
 }
 
-const manyNodes = "NodeName=big-[1-1000] CPUs=4 RealMemory=8000 State=CLOUD"
+const (
+	manyNodes = "NodeName=big-[1-1000] CPUs=4 RealMemory=8000 State=CLOUD"
+	moreNodes = "NodeName=more-[1-100] CPUs=4 RealMemory=8000 State=CLOUD"
+)
 
-var many = set(func(s *NodeSet) { s.Name, s.Nodes = "slurm/big", nodes("big-[1-1000]") })
+var (
+	many = set(func(s *NodeSet) { s.Name, s.Nodes = "slurm/big", nodes("big-[1-1000]") })
+	more = set(func(s *NodeSet) { s.Name, s.Nodes = "slurm/more", nodes("more-[1-100]") })
+)
