@@ -76,9 +76,16 @@ func parameterRules() []Rule {
 		{
 			Name: "job-requeue", Severity: Warning,
 			Why:    "a batch job that cannot get its nodes ends as NODE_FAIL instead of going back to the queue",
-			Remedy: "JobRequeue=1 (Slurm's default)",
-			Source: "slurm.conf(5) JobRequeue",
+			Remedy: "JobRequeue=1 (Slurm's default); or from 25.05 on SchedulerParameters=…,requeue_on_resume_failure, which is for jobs alone whose nodes have not booted",
+			Source: "slurm.conf(5) JobRequeue, SchedulerParameters requeue_on_resume_failure; src/slurmctld/job_mgr.c kill_running_job_by_node_ptr",
 			check:  jobRequeue,
+		},
+		{
+			Name: "requeue-on-resume-failure", Severity: Warning,
+			Why:    "Slurm before 25.05 does not know the word, and says nothing: a batch job that may not be requeued (--no-requeue, JobRequeue=0) ends as NODE_FAIL if it cannot get its nodes",
+			Remedy: "Slurm 25.05, or JobRequeue=1 and jobs without --no-requeue",
+			Source: "slurm.conf(5) SchedulerParameters requeue_on_resume_failure; src/slurmctld/job_mgr.c kill_running_job_by_node_ptr",
+			check:  requeueOnResumeFailure,
 		},
 		{
 			Name: "requeue-delay", Severity: Hint,
@@ -120,6 +127,29 @@ func parameterRules() []Rule {
 			Remedy: "TreeWidth removed (default 16)",
 			Source: "slurm.conf(5) TreeWidth",
 			check:  treeWidth,
+		},
+		{
+			Name: "node-reg-mem-percent", Severity: Hint,
+			Why:    "with config_overrides slurmctld takes nodes with however little memory: what is to keep RealMemory within a pod's limit is nodeset-memory",
+			Remedy: "SlurmctldParameters without node_reg_mem_percent",
+			Source: "slurm.conf(5) SlurmctldParameters node_reg_mem_percent (\"config_overrides takes precedence\"); src/slurmctld/node_mgr.c validate_node_specs",
+			check:  memoryPercent,
+		},
+		{
+			Name: "keep-power-save-settings", Severity: Hint,
+			Why: "slurmctld reads the flag and does nothing by it, against what the man page says: scontrol reconfigure, and each restart without -R, takes SuspendExcNodes, SuspendExcParts and " +
+				"SuspendExcStates from slurm.conf again, and what was set with scontrol is powered down",
+			Remedy: "ReconfigFlags without KeepPowerSaveSettings, and in slurm.conf what is to last",
+			Source: "slurm.conf(5) ReconfigFlags; src/slurmctld/node_mgr.c _load_cluster_settings, controller.c (\"equivalent to recover = 1\")",
+			check:  keepPowerSave,
+		},
+		{
+			Name: "reboot-program", Severity: Hint,
+			Why: "slurmd runs it in the pod, which is no machine and is not restarted: after scontrol reboot the node is lost, or set DOWN at ResumeTimeout (\"reboot timed out\"); " +
+				"a pod that may (privileged, hostPID) reboots its host with all that runs there",
+			Remedy: "scontrol power down asap in place of scontrol reboot: the next pod is a new one. For machines reboot_from_controller, or a PowerAction with Location=slurmctld, with a program that knows them",
+			Source: "slurm.conf(5) RebootProgram, SlurmctldParameters reboot_from_controller, PowerAction; src/slurmctld/power_save.c, src/common/power_action.c power_action_find_or_create",
+			check:  rebootProgram,
 		},
 		{
 			Name: "route-tree", Severity: Warning,
@@ -276,12 +306,27 @@ func returnToService(f *Facts) []Finding {
 	return []Finding{found(f.at(v.Position), "set ReturnToService=2", []edit{f.set("ReturnToService", "2")}, "%s", seen)}
 }
 
+// knowsResumeFailure: job_mgr.c has it since 25.05.
+func (f *Facts) knowsResumeFailure() bool {
+	return f.Version.Major > 25 || f.Version.Major == 25 && f.Version.Minor >= 5
+}
+
 func jobRequeue(f *Facts) []Finding {
 	s, ok := f.Cluster.Get("JobRequeue")
 	if !ok || s.Value != "0" || !f.saves() {
 		return nil
 	}
+	if _, ok := f.word("SchedulerParameters", "requeue_on_resume_failure"); ok && f.knowsResumeFailure() {
+		return nil
+	}
 	return []Finding{found(s.Position, "set JobRequeue=1, or remove the line", []edit{f.set("JobRequeue", "1")}, "JobRequeue=0")}
+}
+
+func requeueOnResumeFailure(f *Facts) []Finding {
+	if _, ok := f.word("SchedulerParameters", "requeue_on_resume_failure"); !ok || f.knowsResumeFailure() || !f.saves() {
+		return nil
+	}
+	return []Finding{found(f.where("SchedulerParameters"), "use Slurm 25.05, or let jobs be requeued", nil, "SchedulerParameters has requeue_on_resume_failure, and Slurm is %s", f.Version)}
 }
 
 // requeueDelay: 24.11 takes cred_expire, 26.05 requeue_delay and, without it, cred_expire (job_mgr.c _requeue_delay).
@@ -363,4 +408,38 @@ func routeTree(f *Facts) []Finding {
 		return nil
 	}
 	return []Finding{found(f.where("TopologyParam"), "remove the word", []edit{f.removeWords("TopologyParam", "RouteTree")}, "TopologyParam has RouteTree, and nodes may register themselves (MaxNodeCount)")}
+}
+
+func memoryPercent(f *Facts) []Finding {
+	_, percent := f.word("SlurmctldParameters", "node_reg_mem_percent")
+	if _, overrides := f.word("SlurmdParameters", "config_overrides"); !percent || !overrides || !f.saves() {
+		return nil
+	}
+	return []Finding{found(f.where("SlurmctldParameters"), "remove the word", []edit{f.removeWords("SlurmctldParameters", "node_reg_mem_percent")},
+		"SlurmctldParameters has node_reg_mem_percent, and SlurmdParameters has config_overrides")}
+}
+
+// keepPowerSave: 24.05 was the first in which no code asks for RECONFIG_KEEP_POWER_SAVE_SETTINGS.
+func keepPowerSave(f *Facts) []Finding {
+	if _, ok := f.word("ReconfigFlags", "KeepPowerSaveSettings"); !ok || !f.saves() {
+		return nil
+	}
+	return []Finding{found(f.where("ReconfigFlags"), "remove the word", []edit{f.removeWords("ReconfigFlags", "KeepPowerSaveSettings")}, "ReconfigFlags has KeepPowerSaveSettings")}
+}
+
+// rebootProgram finds one that runs in pods. What one on slurmctld's host does with them cannot be seen.
+func rebootProgram(f *Facts) []Finding {
+	s, ok := f.Cluster.Get("RebootProgram")
+	if !ok || s.Value == "" || !f.saves() {
+		return nil
+	}
+	_, here := f.word("SlurmctldParameters", "reboot_from_controller")
+	if action, ok := f.action(s.Value); ok {
+		where, _ := action.Field("Location")
+		here = strings.EqualFold(where.Value, "slurmctld")
+	}
+	if here {
+		return nil
+	}
+	return []Finding{found(s.Position, "for pods use scontrol power down asap, not scontrol reboot", nil, "RebootProgram=%s, and nodes have State=CLOUD", s.Value)}
 }

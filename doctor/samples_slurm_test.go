@@ -137,8 +137,15 @@ var parameterSamples = map[string]samplesOf{
 		good: map[string]sample{"2": {}, "no cloud nodes": {without: "ReturnToService NodeName PartitionName"}},
 	},
 	"job-requeue": {
-		bad:  map[string]sample{"0": {with: "JobRequeue=0", want: []string{"slurm.conf:28:1: warning: JobRequeue=0; set JobRequeue=1, or remove the line"}}},
-		good: map[string]sample{"1": {with: "JobRequeue=1"}, "default": {}},
+		bad: map[string]sample{"0": {with: "JobRequeue=0", want: []string{"slurm.conf:28:1: warning: JobRequeue=0; set JobRequeue=1, or remove the line"}},
+			"24.11 knows no exception": {version: "24.11", with: "JobRequeue=0\nSchedulerParameters=requeue_on_resume_failure", want: []string{"slurm.conf:27:1: warning: JobRequeue=0; set JobRequeue=1, or remove the line"}}},
+		good: map[string]sample{"1": {with: "JobRequeue=1"}, "default": {}, "not for jobs without nodes": {version: "25.05", with: "JobRequeue=0\nSchedulerParameters=requeue_on_resume_failure"}},
+	},
+	"requeue-on-resume-failure": {
+		bad: map[string]sample{"24.11": {version: "24.11", with: "SchedulerParameters=batch_sched_delay=0,requeue_on_resume_failure", byHand: true, want: []string{
+			"slurm.conf:27:1: warning: SchedulerParameters has requeue_on_resume_failure, and Slurm is 24.11; use Slurm 25.05, or let jobs be requeued"}}},
+		good: map[string]sample{"25.05": {version: "25.05", with: "SchedulerParameters=requeue_on_resume_failure"}, "without": {version: "24.11"},
+			"no cloud nodes": {version: "24.11", without: "NodeName PartitionName", with: "SchedulerParameters=requeue_on_resume_failure"}},
 	},
 	"requeue-delay": {
 		bad: map[string]sample{
@@ -174,6 +181,28 @@ var parameterSamples = map[string]samplesOf{
 	"tree-width": {
 		bad:  map[string]sample{"65533": {with: "TreeWidth=65533", want: []string{"slurm.conf:28:1: hint: TreeWidth=65533; remove TreeWidth"}}},
 		good: map[string]sample{"50": {with: "TreeWidth=50"}, "default": {}, "no pods": {without: "NodeName PartitionName", with: "TreeWidth=65533"}},
+	},
+	"node-reg-mem-percent": {
+		bad: map[string]sample{"set": {with: "SlurmctldParameters=enable_configless,node_reg_mem_percent=80", want: []string{
+			"slurm.conf:27:1: hint: SlurmctldParameters has node_reg_mem_percent, and SlurmdParameters has config_overrides; remove the word"}}},
+		good: map[string]sample{"without config_overrides": {without: "SlurmdParameters", with: "SlurmctldParameters=node_reg_mem_percent=80"}, "not set": {},
+			"no cloud nodes": {without: "NodeName PartitionName", with: "SlurmctldParameters=node_reg_mem_percent=80"}},
+	},
+	"keep-power-save-settings": {
+		bad:  map[string]sample{"set": {with: "ReconfigFlags=KeepPartState,keeppowersavesettings", want: []string{"slurm.conf:28:1: hint: ReconfigFlags has KeepPowerSaveSettings; remove the word"}}},
+		good: map[string]sample{"another": {with: "ReconfigFlags=KeepPartState"}, "not set": {}, "no cloud nodes": {without: "NodeName PartitionName", with: "ReconfigFlags=KeepPowerSaveSettings"}},
+	},
+	"reboot-program": {
+		bad: map[string]sample{
+			"in the pod": {with: "RebootProgram=/sbin/reboot", byHand: true,
+				want: []string{"slurm.conf:28:1: hint: RebootProgram=/sbin/reboot, and nodes have State=CLOUD; for pods use scontrol power down asap, not scontrol reboot"}},
+			"a PowerAction in the pod": {with: "SlurmctldParameters=enable_configless,idle_on_node_suspend,reboot_from_controller\nRebootProgram=again\nPowerAction=again Program=/sbin/reboot Location=slurmd", byHand: true,
+				want: []string{"slurm.conf:28:1: hint: RebootProgram=again, and nodes have State=CLOUD; for pods use scontrol power down asap, not scontrol reboot"}},
+		},
+		good: map[string]sample{
+			"on slurmctld's host": {with: "SlurmctldParameters=reboot_from_controller\nRebootProgram=/opt/site/reboot"}, "none": {}, "no cloud nodes": {without: "NodeName PartitionName", with: "RebootProgram=/sbin/reboot"},
+			"a PowerAction there": {with: "RebootProgram=again\nPowerAction=again Program=/opt/site/reboot Location=slurmctld"},
+		},
 	},
 	"route-tree": {
 		bad:  map[string]sample{"dynamic": {with: "TopologyParam=RouteTree\nMaxNodeCount=64", want: []string{"slurm.conf:28:1: warning: TopologyParam has RouteTree, and nodes may register themselves (MaxNodeCount); remove the word"}}},
