@@ -169,9 +169,25 @@ func didYouMean(given string, names []string) string {
 
 // Daemon is the command line of a daemon's program. slurmtide passes on what it was called with: slurmtide
 // bridge --cluster c. Somebody who starts the program directly need not say bridge. others are commands that it has, too.
+// A daemon takes no arguments: help and version in their place are what they are everywhere.
 func Daemon(args []string, command string, others ...string) []string {
-	if len(args) > 1 && (args[1] == command || args[1] == CompleteCall || args[1] == manCall || args[1] == "--version" || slices.Contains(others, args[1])) {
+	if len(args) < 2 {
+		return append(slices.Clone(args), command)
+	}
+	program, rest := args[0], args[1:]
+	if rest[0] == CompleteCall || rest[0] == manCall || slices.Contains(others, rest[0]) || rest[0] == "help" && len(rest) > 1 {
 		return args
 	}
-	return slices.Insert(slices.Clone(args), min(1, len(args)), command)
+	if rest[0] == command {
+		rest = rest[1:]
+	}
+	if len(rest) > 0 {
+		switch rest[0] {
+		case "help":
+			rest = []string{"--help"}
+		case "version", "--version", "-v":
+			return []string{program, "--version"}
+		}
+	}
+	return append([]string{program, command}, rest...)
 }

@@ -110,3 +110,33 @@ func TestDidYouMean(t *testing.T) {
 		})
 	}
 }
+
+// What people type to a daemon's program, with its command's name and without, says what they want.
+func TestDaemonArguments(t *testing.T) {
+	tests := map[string]struct{ given, want string }{
+		"nothing":             {"", "run"},
+		"flags":               {"--from a", "run --from a"},
+		"the command":         {"run --from a", "run --from a"},
+		"another command":     {"none x", "none x"},
+		"help":                {"help", "run --help"},
+		"help of a command":   {"help none", "help none"},
+		"help flag":           {"--help", "run --help"},
+		"help, named":         {"run help", "run --help"},
+		"version":             {"version", "--version"},
+		"version flag":        {"--version", "--version"},
+		"short version flag":  {"-v", "--version"},
+		"version, named":      {"run version", "--version"},
+		"version flag, named": {"run --version", "--version"},
+		"a flag's value":      {"--from version", "run --from version"},
+		"of another command":  {"none version", "none version"},
+		"completion":          {CompleteCall + " run", CompleteCall + " run"},
+		"an argument":         {"x", "run x"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"prog"}, strings.Fields(tt.given)...)
+			assert.Equal(t, append([]string{"prog"}, strings.Fields(tt.want)...), Daemon(args, "run", "none"))
+			assert.Equal(t, append([]string{"prog"}, strings.Fields(tt.given)...), args, "left alone")
+		})
+	}
+}
