@@ -35,7 +35,7 @@ clean: ## remove bin/ and out/
 ##@ Test
 
 .PHONY: test
-test: vet lint unit page shells charts alerts simulate localcluster-unit fuzz verify-generated localcluster-integration integration ## everything: vet, lint, unit tests, the page in a browser, shells, charts, alerts, simulator, fuzz smoke, generated files, integration with both Slurm versions
+test: vet lint unit page shells charts alerts simulate localcluster-unit fuzz verify-generated localcluster-integration integration ## what decides: vet, lint, unit tests, the page in a browser, shells, charts, alerts, simulator, fuzz smoke, generated files, integration with both Slurm versions
 
 .PHONY: vet
 vet: ## go vet, with every build tag
