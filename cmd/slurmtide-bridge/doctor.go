@@ -48,7 +48,8 @@ func runDoctor(c *urfave.Context) error {
 			return err
 		}
 		config := live.Config{Kubernetes: kubernetes, Namespace: c.String("namespace"), Cluster: c.String("cluster"), Lookup: net.DefaultResolver.LookupHost,
-			NameServers: live.NameServers("/etc/resolv.conf"), QPS: c.Float64("kube-qps"), Burst: c.Int("kube-burst")}
+			NameServers: live.NameServers("/etc/resolv.conf"), QPS: c.Float64("kube-qps"), Burst: c.Int("kube-burst"),
+			Waits: cli.Waits(c.App.ErrWriter)}
 		if server := c.String("slurmrestd"); server != "" {
 			config.Slurmrestd = &slurmrest.Config{Server: server, Token: slurmrestd.Tokens(c.String("jwt-key"), c.String("jwt-user")), Log: slog.New(slog.DiscardHandler)}
 		}

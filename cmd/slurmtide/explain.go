@@ -99,6 +99,7 @@ type explanation struct {
 	subject history.Subject
 	demand  func(ctx context.Context, asJSON bool) ([]byte, error) // what the scaler makes of the job; nil: it is not asked
 	insist  bool                                                   // somebody has named it: that it does not answer is worth a note
+	stderr  io.Writer                                              // where it is said what is waited for, if it is a terminal
 }
 
 func (e explanation) of(c *urfave.Context) error {
@@ -106,6 +107,7 @@ func (e explanation) of(c *urfave.Context) error {
 	if timeout <= 0 {
 		return cli.UsageError("--timeout is %v: give a time to wait, such as 5s", timeout)
 	}
+	e.stderr = c.App.ErrWriter
 	return e.write(c.Context, c.String("spool"), c.String("output"), timeout, c.App.Writer)
 }
 
@@ -117,7 +119,10 @@ type explained struct {
 
 func (e explanation) write(ctx context.Context, dir, output string, timeout time.Duration, w io.Writer) error {
 	var out explained
+	waits := cli.Waits(e.stderr)
+	over := waits("the bridge on spool " + dir)
 	a, err := known(ctx, dir, e.subject, timeout)
+	over()
 	if err == nil {
 		story := history.Tell(a)
 		out.Story = &story
@@ -125,7 +130,9 @@ func (e explanation) write(ctx context.Context, dir, output string, timeout time
 	if e.demand != nil && (out.Story == nil || a.Waits()) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
+		over := waits("the scaler")
 		text, scalerErr := e.demand(ctx, output != "text")
+		over()
 		switch {
 		case scalerErr == nil:
 			out.Demand = text

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -177,4 +179,20 @@ func TestExplainWithoutABridge(t *testing.T) {
 	assert.Contains(t, out.String(), "Note:       only the history is known: no bridge runs on spool "+dir)
 	err = explanation{subject: history.Subject{Node: "cpu-1"}}.write(t.Context(), dir, "text", time.Second, &out)
 	require.ErrorContains(t, err, "; the history there does not know node cpu-1")
+}
+
+// Who sits at a terminal is told what is waited for.
+func TestExplainWaits(t *testing.T) {
+	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer tty.Close()
+	demand := func(context.Context, bool) ([]byte, error) {
+		echo := make([]byte, 100) // of what is written to the terminal: nothing comes before
+		n, err := tty.Read(echo)
+		assert.Contains(t, string(echo[:n]), "waiting for the scaler")
+		return []byte("counts\n"), err
+	}
+	var out bytes.Buffer
+	require.NoError(t, explanation{subject: history.Subject{Job: 7}, demand: demand, stderr: tty}.write(t.Context(), t.TempDir(), "text", time.Minute, &out))
+	assert.Equal(t, "counts\n", out.String())
 }

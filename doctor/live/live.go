@@ -37,6 +37,16 @@ type Config struct {
 	NameServers        []string // host:port of each that this host asks
 	QPS                float64  // requests per second that the bridge may make to the API server, and Burst at once
 	Burst              int
+	// Waits is told what is waited for from now on, and by what it returns that it is over; nil: nobody wants to know.
+	Waits func(what string) (over func())
+}
+
+// waits tells what is waited for. To say twice that it is over does no harm.
+func (c Config) waits(what string) (over func()) {
+	if c.Waits == nil {
+		return func() {}
+	}
+	return c.Waits(what)
 }
 
 // Read adds what they say to the facts of slurm.conf. What cannot be reached is a fact, too; an error is a configuration that cannot be used.
@@ -61,6 +71,7 @@ func Read(ctx context.Context, c Config, f *doctor.Facts) error {
 }
 
 func readKubernetes(ctx context.Context, c Config, f *doctor.Facts) error {
+	defer c.waits("the API server at " + c.Kubernetes.Host)()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	config := rest.CopyConfig(c.Kubernetes)
@@ -144,6 +155,7 @@ func lookUp(ctx context.Context, c Config, f *doctor.Facts) {
 			continue
 		}
 		f.Access.Name = n.Address(0)
+		defer c.waits("the name service, which looks up " + f.Access.Name)()
 		limited, cancel := context.WithTimeout(ctx, lookupTimeout)
 		start := time.Now()
 		_, _ = c.Lookup(limited, f.Access.Name) // refused is an answer, too

@@ -121,10 +121,17 @@ func facts(t *testing.T) doctor.Facts {
 }
 
 func TestRead(t *testing.T) {
-	slurmrestd := slurmctld(t, 2*time.Hour)
+	slurmrestd, kubernetes := slurmctld(t, 2*time.Hour), apiServer(t, "delete pods in slurm", "create podtemplates in slurm", "watch nodes in ")
 	f := facts(t)
+	var waited []string
+	waiting := map[string]bool{}
 	require.NoError(t, Read(t.Context(), Config{
-		Kubernetes: apiServer(t, "delete pods in slurm", "create podtemplates in slurm", "watch nodes in "), Namespace: "slurm",
+		Waits: func(what string) func() {
+			assert.Empty(t, waiting, "for one at a time")
+			waited, waiting[what] = append(waited, what), true
+			return func() { delete(waiting, what) }
+		},
+		Kubernetes: kubernetes, Namespace: "slurm",
 		Slurmrestd: &slurmrest.Config{Server: slurmrestd.URL, Token: slurmrest.Static("x"), Log: slog.New(slog.DiscardHandler)},
 		Lookup: func(_ context.Context, name string) ([]string, error) {
 			assert.Equal(t, "cpu-0", name)
@@ -132,6 +139,8 @@ func TestRead(t *testing.T) {
 			return nil, assert.AnError
 		},
 	}, &f))
+	assert.Equal(t, []string{"the API server at " + kubernetes.Host, "slurmrestd at " + slurmrestd.URL, "the name service, which looks up cpu-0"}, waited)
+	assert.Empty(t, waiting)
 	require.NotNil(t, f.Kubernetes)
 	assert.Equal(t, "tide", f.Kubernetes.Cluster)
 	assert.Len(t, f.Kubernetes.NodeSets, 2)

@@ -36,6 +36,8 @@ const off = powersave.NodePowerUp | powersave.NodePowerDown | powersave.NodePowe
 
 // readSlurmrestd negotiates a version, which is also a request that slurmctld answers, and reads its clock and nodes.
 func readSlurmrestd(ctx context.Context, c Config, f *doctor.Facts) {
+	over := c.waits("slurmrestd at " + c.Slurmrestd.Server)
+	defer over()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	client, err := slurmrest.Dial(ctx, *c.Slurmrestd)
@@ -65,6 +67,7 @@ func readSlurmrestd(ctx context.Context, c Config, f *doctor.Facts) {
 		f.Unread = append(f.Unread, "addresses of pods: "+err.Error())
 	}
 	f.Access.Running = running(nodes, pods)
+	over()
 	resolve(ctx, c, nodes, f)
 }
 
@@ -122,9 +125,11 @@ func resolve(ctx context.Context, c Config, nodes []powersave.SlurmNode, f *doct
 			continue
 		}
 		asked++
+		over := c.waits("the name service, which looks up " + n.Name)
 		ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 		addresses, err := c.Lookup(ctx, n.Name)
 		cancel()
+		over()
 		if dns, ok := errors.AsType[*net.DNSError](err); err == nil || ok && dns.IsNotFound {
 			f.Access.Running.Names = append(f.Access.Running.Names, doctor.ResolvedName{Name: n.Name, Addresses: addresses})
 			continue
