@@ -74,6 +74,9 @@ func assertNoSecrets(ctx context.Context, t *testing.T, kube kubernetes.Interfac
 		return 0
 	}
 	for _, c := range configs.Items {
+		if c.Name == "kube-root-ca.crt" { // public, and the names in it may read as the issuer's in a token
+			continue
+		}
 		for name, text := range c.Data {
 			look("ConfigMap "+c.Name+" "+name, text)
 		}
