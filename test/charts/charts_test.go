@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -147,12 +148,45 @@ func TestWrongValues(t *testing.T) {
 		"no password":     {"slurm", "accounting: {spec: {storageConfig: {host: a}}}", "at '/accounting/spec/storageConfig': missing property 'passwordKeyRef'"},
 		"a long name":     {"slurm", "name: " + strings.Repeat("a", 41), "at '/name': 'aaaa"},
 		"a name":          {"slurm", "name: 1tide", "at '/name': '1tide' does not match pattern"},
+		"RPC port":        {"slurm", "{networkPolicy: {enabled: true}, metrics: {slurmctld: {enabled: true}}}", "networkPolicy.metricsFrom is empty, and metrics.slurmctld.enabled would open slurmctld's port to everybody"},
 		"nothing in CRDs": {"slurmtide-crds", "a: 1", "additional properties 'a' not allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, said, err := render(t, test.chart, test.values)
 			require.Error(t, err)
 			assert.Contains(t, said, test.want)
+		})
+	}
+}
+
+// A daemon's port is open to those alone who are named, however the values are. The bridge's metrics, its page and slurmrestd are for all if the values say so.
+func TestPeers(t *testing.T) {
+	const sets = "nodeSets: {cpu: {spec: {nodeNames: a, shape: {cpus: 1, realMemory: 100}}}}\n"
+	for name, values := range map[string]string{
+		"least":             "networkPolicy: {enabled: true}",
+		"slurmctld's own":   "{networkPolicy: {enabled: true, metricsFrom: [{podSelector: {}}]}, metrics: {slurmctld: {enabled: true}}}",
+		"slurmctld outside": "{networkPolicy: {enabled: true}, metrics: {slurmctld: {enabled: true}}, controller: {spec: {external: {host: a}, slurmKeyRef: {name: a, key: b}, jwtKeyRef: {name: a, key: b}}}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := map[string]any{}
+			require.NoError(t, yaml.Unmarshal([]byte(values), &text))
+			require.NoError(t, yaml.Unmarshal([]byte(sets), &text))
+			all, err := yaml.Marshal(text)
+			require.NoError(t, err)
+			out, said, err := render(t, "slurm", string(all))
+			require.NoError(t, err, said)
+			seen := 0
+			for _, object := range decode(t, out) {
+				policy, ok := object.(*networkingv1.NetworkPolicy)
+				if !ok {
+					continue
+				}
+				for _, rule := range policy.Spec.Ingress {
+					seen++
+					assert.True(t, len(rule.From) > 0 || len(rule.Ports) == 1 && rule.Ports[0].Port.IntValue() == 9441, "%s: %v", policy.Name, rule)
+				}
+			}
+			assert.Positive(t, seen)
 		})
 	}
 }
