@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -187,6 +188,41 @@ func TestPeers(t *testing.T) {
 				}
 			}
 			assert.Positive(t, seen)
+		})
+	}
+}
+
+// Login pods of other clusters in the namespace have nothing to do here.
+func TestLoginPeers(t *testing.T) {
+	for name, test := range map[string]struct {
+		sets string
+		want []string // LoginSets
+	}{
+		"none": {"{}", nil},
+		"two":  {"{web: {spec: {}}, login: {spec: {}}}", []string{"login", "web"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, said, err := render(t, "slurm", "{networkPolicy: {enabled: true}, accounting: {enabled: true, spec: {storageConfig: {host: a, passwordKeyRef: {name: a, key: b}}}}, loginSets: "+test.sets+"}")
+			require.NoError(t, err, said)
+			got := map[string][]string{}
+			for _, object := range decode(t, out) {
+				policy, ok := object.(*networkingv1.NetworkPolicy)
+				if !ok {
+					continue
+				}
+				for _, peer := range policy.Spec.Ingress[0].From {
+					for _, e := range peer.PodSelector.MatchExpressions {
+						assert.Equal(t, controlplane.LabelLoginSet, e.Key)
+						assert.Equal(t, metav1.LabelSelectorOpIn, e.Operator)
+						got[policy.Name] = e.Values
+					}
+				}
+			}
+			want := map[string][]string{}
+			if test.want != nil {
+				want = map[string][]string{"tide-controller": test.want, "tide-accounting": test.want, "tide-nodes": test.want}
+			}
+			assert.Equal(t, want, got)
 		})
 	}
 }
