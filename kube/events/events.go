@@ -4,13 +4,18 @@ package events
 import (
 	"context"
 	"fmt"
+	"maps"
+	"regexp"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/reference"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/slurmtide/slurmtide/kube/groups"
@@ -27,15 +32,79 @@ type Recorder = events.EventRecorder
 
 // Start returns a recorder for what source ("slurmtide.io/bridge") sees; it works until stop, and neither it nor anything that it does waits for the API server.
 //
-// Events of the same type, reason and action about the same object are one, until there was none for six minutes: client-go's broadcaster makes it with the first, notes with
-// the second that it is a series, and counts the others without a write, but for one when the series ends. The first one's note stays.
+// Events of the same type, reason, action and note about the same object are one, until there was none for six minutes: client-go's broadcaster makes it with the first, notes
+// with the second that it is a series, and counts the others without a write, but for one when the series ends. See newest for what the same note is.
 func Start(ctx context.Context, kube groups.Interface, source string) (recorder Recorder, stop func(), err error) {
 	broadcaster := events.NewBroadcaster(newLimited(&events.EventSinkImpl{Interface: kube.EventsV1()}))
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		broadcaster.Shutdown()
 		return nil, nil, fmt.Errorf("starting to record Events: %w", err)
 	}
-	return broadcaster.NewRecorder(scheme.Scheme, source), broadcaster.Shutdown, nil
+	return &newest{Recorder: broadcaster.NewRecorder(scheme.Scheme, source), notes: map[matter]*notes{}}, broadcaster.Shutdown, nil
+}
+
+// How many notes of one matter have Events of their own at a time, and how long a note is remembered: as long as the broadcaster continues its series.
+const (
+	mostNotes = 5
+	pause     = 6 * time.Minute
+)
+
+// newest has a note that says something else make another Event: the broadcaster would count it on the first one, and the API server lets nobody change the note of an Event.
+// Notes that differ in numbers alone are the same: those of the nodes of a NodeSet that fail as one.
+type newest struct {
+	Recorder
+
+	mu    sync.Mutex
+	notes map[matter]*notes
+	swept time.Time
+}
+
+// matter is what the broadcaster goes by.
+type matter struct {
+	about                corev1.ObjectReference
+	kind, reason, action string
+}
+
+type notes struct {
+	seen map[string]time.Time // when last
+	last string
+}
+
+var numbers = regexp.MustCompile(`[0-9]+`)
+
+// Eventf tells of an Event.
+func (n *newest) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	text := fmt.Sprintf(note, args...)
+	if about, err := reference.GetReference(scheme.Scheme, regarding); err == nil { // else the recorder says so
+		marked := about.DeepCopy()
+		// The broadcaster tells Events apart by it, too, and limited takes it away again.
+		marked.ResourceVersion = n.mark(matter{*about, kind, reason, action}, numbers.ReplaceAllString(text, "0"))
+		regarding = marked
+	}
+	n.Recorder.Eventf(regarding, related, kind, reason, action, "%s", text)
+}
+
+// mark gives the note on whose Event this one is to be counted: itself, or the last one if there are too many.
+func (n *newest) mark(of matter, note string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	old := func(_ string, at time.Time) bool { return now.Sub(at) > pause }
+	if now.Sub(n.swept) > pause {
+		n.swept = now
+		maps.DeleteFunc(n.notes, func(_ matter, one *notes) bool { return old("", one.seen[one.last]) })
+	}
+	one := n.notes[of]
+	if one == nil {
+		one = &notes{seen: map[string]time.Time{}}
+		n.notes[of] = one
+	}
+	maps.DeleteFunc(one.seen, old)
+	if _, known := one.seen[note]; known || len(one.seen) < mostNotes {
+		one.last = note
+	}
+	one.seen[one.last] = now
+	return one.last
 }
 
 // limited passes on what may be written. It stands behind the broadcaster, which counts what it does not write.
@@ -73,6 +142,8 @@ func (l *limited) mayWrite(e *eventsv1.Event) bool {
 
 // Create makes an Event, or leaves it out.
 func (l *limited) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	e = e.DeepCopy() // the broadcaster may keep it
+	e.Regarding.ResourceVersion = ""
 	if !l.mayWrite(e) {
 		return e, nil // should there be more of it, that makes it
 	}

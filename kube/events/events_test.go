@@ -2,6 +2,8 @@ package events
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,5 +119,66 @@ func TestOneObject(t *testing.T) {
 		r.warn("Controller", "tide", "Accepted60", "one more")
 		r.warn("Controller", "tide", "Accepted61", "and one more")
 		assert.Equal(t, objectBurst+2, r.writes(""))
+	})
+}
+
+// notes are what the Events say, in the order in which they were made.
+func (r *told) notes() (all []string) {
+	list := r.events()
+	slices.SortFunc(list, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+	for _, e := range list {
+		assert.Empty(r, e.Regarding.ResourceVersion)
+		all = append(all, e.Note)
+	}
+	return all
+}
+
+// TestNotes: an Event says what is so now. What differs in numbers alone is the same, and so is the sixth thing that is said of one matter within minutes.
+func TestNotes(t *testing.T) {
+	for name, test := range map[string]struct {
+		pause time.Duration
+		told  []string
+		want  []string
+	}{
+		"another error":  {time.Second, []string{"no such plugin", "no such file", "no such file"}, []string{"no such plugin", "no such file"}},
+		"back and forth": {time.Second, []string{"a", "b", "a", "b", "a", "b"}, []string{"a", "b"}},
+		"numbers":        {time.Second, []string{"node cpu-1 failed", "node cpu-20 failed"}, []string{"node cpu-1 failed"}},
+		"too many":       {time.Second, strings.Split("abcdefghij", ""), strings.Split("abcde", "")},
+		"seldom":         {time.Hour, strings.Split("abcdefghij", ""), strings.Split("abcdefghij", "")},
+		"without end":    {3 * time.Minute, strings.Split("abcdefghij", ""), strings.Split("abcdefghij", "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recording(t, func(r *told) {
+				for _, note := range test.told {
+					r.warn("Controller", "tide", "AcceptedInvalid", note)
+					time.Sleep(test.pause)
+				}
+				assert.Equal(t, test.want, r.notes())
+				time.Sleep(15 * time.Minute) // series are over
+				seen := 0
+				for _, e := range r.events() {
+					if e.Series == nil {
+						seen++
+					} else {
+						seen += int(e.Series.Count)
+					}
+				}
+				assert.Equal(t, len(test.told), seen)
+			})
+		})
+	}
+}
+
+// TestForgets: what was told long ago takes no memory.
+func TestForgets(t *testing.T) {
+	recording(t, func(r *told) {
+		for i := range 100 {
+			r.warn("Pod", fmt.Sprint("cpu-", i), "BootFailed", "capacity: no room")
+		}
+		time.Sleep(time.Hour)
+		r.warn("NodeSet", "cpu", "BootFailed", "capacity: no room")
+		n, ok := r.Recorder.(*newest)
+		require.True(t, ok)
+		assert.Len(t, n.notes, 1)
 	})
 }
