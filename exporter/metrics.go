@@ -160,7 +160,7 @@ var (
 	mNodeMemoryFree      = node("slurm_node_memory_free_bytes", "Bytes that the node's operating system had free when slurmd last told.")
 	mNodeLoad            = node("slurm_node_load", "Load average of the node's operating system when slurmd last told.")
 	mNodeGres            = node("slurm_node_gres", "Generic resources of the node.", "gres", "type")
-	mNodeFailed          = nodeCounter("slurm_node_failures_total", "How often the node has failed, as in slurm_nodes_failures_total.")
+	mNodeFailed          = nodeCounter("slurm_node_failures_total", "How often the node has failed, as in slurm_nodes_failures_total; it goes with the node.")
 	mNodeGPUSeconds      = nodeCounter("slurm_node_gpu_seconds_total", "Seconds of the node's GPUs by type and use, as in slurm_gpu_seconds_total; a use appears when it is first seen, and all of a node go with it.", "type", "use")
 	mNodeGresAllocated   = node("slurm_node_gres_allocated", "Generic resources of the node that jobs have.", "gres", "type")
 

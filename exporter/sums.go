@@ -33,7 +33,7 @@ type NodeSums struct {
 	faulty  map[string]string // state by node
 	seconds map[string]float64
 	failed  map[string]float64 // by state
-	nodes   map[string]float64 // how often each failed
+	nodes   map[string]float64 // how often each failed that the newest read showed, if somebody has asked for nodes
 	since   map[string]began   // by node
 	spells  map[*Metric]*Histogram
 }
@@ -41,7 +41,7 @@ type NodeSums struct {
 // Read takes what a read showed that began at a time. If the one before is more than most ago, nobody knows what was between, and it counts nothing.
 func (s *NodeSums) Read(at time.Time, t *NodeTally, most time.Duration) {
 	if s.seconds == nil {
-		s.seconds, s.failed, s.nodes = map[string]float64{}, map[string]float64{}, map[string]float64{}
+		s.seconds, s.failed = map[string]float64{}, map[string]float64{}
 	}
 	passed := at.Sub(s.at)
 	s.spell(at, t, passed > 0 && passed <= most)
@@ -50,18 +50,21 @@ func (s *NodeSums) Read(at time.Time, t *NodeTally, most time.Duration) {
 			s.seconds[state] += float64(n) * passed.Seconds()
 		}
 	}
+	nodes := make(map[string]float64, len(t.nodes))
+	for i := range t.nodes { // also those that never failed: a counter that begins with its first failure hides that one from increase()
+		nodes[t.nodes[i].Name] = s.nodes[t.nodes[i].Name]
+	}
 	if s.faulty != nil { // what is wrong at the first read may have been so for weeks
 		for node, state := range t.faulty {
 			if s.faulty[node] == "" {
 				s.failed[state]++
-				s.nodes[node]++
+				if _, told := nodes[node]; told {
+					nodes[node]++
+				}
 			}
 		}
 	}
-	for i := range t.nodes { // which are there if somebody has asked for nodes: a counter that begins with its first failure hides that one from increase()
-		s.nodes[t.nodes[i].Name] += 0
-	}
-	s.at, s.states, s.faulty = at, t.all.states, t.faulty
+	s.at, s.states, s.faulty, s.nodes = at, t.all.states, t.faulty, nodes
 }
 
 // spell takes down what has ended. If nobody knows what was since the last read, nobody knows when it began.
@@ -88,7 +91,7 @@ func (s *NodeSums) spell(at time.Time, t *NodeTally, known bool) {
 	s.since = since
 }
 
-// Samples are the sums, also of nodes that are there no more.
+// Samples are the sums, also of nodes that are there no more; those of single nodes go with these, whose names may be as many as pods ever had.
 func (s *NodeSums) Samples(o Options) []Sample {
 	var out samples
 	for _, word := range nodeWords {

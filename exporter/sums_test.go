@@ -44,13 +44,53 @@ func TestNodeSums(t *testing.T) {
 	read(1010, map[string]powersave.NodeState{"a": down})
 	read(900, map[string]powersave.NodeState{"a": down})
 	assert.InDelta(t, 75, seconds("down"), 0, "a clock that was set back takes nothing away")
-
-	got := s.Samples(Options{PerNode: true})
-	assert.InDelta(t, 3, value(t, got, mNodeFailed, "a"), 0, "it was down again at 1010, and still is")
-	assert.InDelta(t, 1, value(t, got, mNodeFailed, "b"), 0, "it was down when it was first seen")
-	assert.InDelta(t, 0, value(t, got, mNodeFailed, "c"), 0, "it has not failed yet")
 	for _, sample := range s.Samples(Options{}) {
 		assert.NotEqual(t, mNodeFailed, sample.Metric, "nobody has asked for nodes")
+	}
+}
+
+// How often each node has failed is told as long as it is there: names of nodes may be as many as pods ever had. Sums of all nodes keep what they had.
+func TestNodeFailures(t *testing.T) {
+	const up, down = powersave.NodeMixed, powersave.NodeDown
+	for name, test := range map[string]struct {
+		reads []map[string]powersave.NodeState
+		want  map[string]float64 // by node
+		all   float64
+	}{
+		"none yet":          {[]map[string]powersave.NodeState{{"a": up}}, map[string]float64{"a": 0}, 0},
+		"at first sight":    {[]map[string]powersave.NodeState{{"a": down}, {"a": down}}, map[string]float64{"a": 0}, 0},
+		"twice":             {[]map[string]powersave.NodeState{{"a": up}, {"a": down}, {"a": up}, {"a": down}}, map[string]float64{"a": 2}, 2},
+		"a new one":         {[]map[string]powersave.NodeState{{"a": up}, {"a": up, "b": down}}, map[string]float64{"a": 0, "b": 1}, 1},
+		"gone":              {[]map[string]powersave.NodeState{{"a": up, "b": up}, {"a": up, "b": down}, {"a": up}}, map[string]float64{"a": 0}, 1},
+		"gone, and back":    {[]map[string]powersave.NodeState{{"a": up}, {"a": down}, {}, {"a": up}}, map[string]float64{"a": 0}, 1},
+		"gone, and worse":   {[]map[string]powersave.NodeState{{"a": up}, {"a": down}, {}, {"a": down}}, map[string]float64{"a": 1}, 2},
+		"one after another": {[]map[string]powersave.NodeState{{"a": up}, {"b": down}, {"c": down}, {"d": down}}, map[string]float64{"d": 1}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, o := range []Options{{PerNode: true}, {}} {
+				var s NodeSums
+				for i, states := range test.reads {
+					tally := NewNodeTally(o)
+					for name, state := range states {
+						tally.Add(Node{Name: name, State: state})
+					}
+					s.Read(time.Unix(int64(100+15*i), 0), tally, time.Minute)
+				}
+				got := map[string]float64{}
+				for _, sample := range s.Samples(o) {
+					if sample.Metric == mNodeFailed {
+						got[sample.Labels[0]] = sample.Value
+					}
+				}
+				assert.InDelta(t, test.all, value(t, s.Samples(o), mNodesFailed, "down"), 0)
+				if o.PerNode {
+					assert.Equal(t, test.want, got)
+				} else {
+					assert.Empty(t, got, "nobody has asked for nodes")
+					assert.Empty(t, s.nodes)
+				}
+			}
+		})
 	}
 }
 
