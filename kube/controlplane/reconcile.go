@@ -288,11 +288,7 @@ func (l *Loop) tellChanges(kind string, o metav1.Object, before, now []metav1.Co
 		if !calm {
 			level = corev1.EventTypeWarning
 		}
-		note := one.Message
-		if len(note) > 1000 { // the API server takes 1024
-			note = note[:1000] + "..."
-		}
-		l.events.Eventf(about, nil, level, one.Type+one.Reason, "Reconcile", "%s", note)
+		l.events.Eventf(about, nil, level, one.Type+one.Reason, "Reconcile", "%s", shorten(one.Message, maxNote))
 	}
 }
 

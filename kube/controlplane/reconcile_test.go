@@ -3,6 +3,7 @@ package controlplane
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
@@ -56,6 +58,24 @@ func TestProblem(t *testing.T) {
 	seen, err := problem(nil)
 	assert.Nil(t, seen)
 	require.NoError(t, err)
+}
+
+// An Event has the condition's words, as far as the API server takes them.
+func TestTellChanges(t *testing.T) {
+	for name, test := range map[string]struct{ message, want string }{
+		"short":            {"no such plugin", "no such plugin"},
+		"just right":       {strings.Repeat("a", maxNote), strings.Repeat("a", maxNote)},
+		"long":             {strings.Repeat("a", maxNote+1), strings.Repeat("a", maxNote-3) + "..."},
+		"inside of a rune": {strings.Repeat("é", maxNote), strings.Repeat("é", (maxNote-3)/2) + "..."},
+		"and of another":   {"a" + strings.Repeat("é", maxNote), "a" + strings.Repeat("é", (maxNote-4)/2) + "..."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := events.NewFakeRecorder(1)
+			l := &Loop{events: told}
+			l.tellChanges("Controller", controller(nil), nil, []metav1.Condition{{Type: "Accepted", Status: metav1.ConditionFalse, Reason: "Invalid", Message: test.message}})
+			assert.Equal(t, "Warning AcceptedInvalid "+test.want, <-told.Events)
+		})
+	}
 }
 
 // A ConfigMap that kubectl makes of a file with a byte that is no UTF-8 has it in binaryData.

@@ -19,6 +19,9 @@ import (
 // maxMessage is what a condition's message may have, in bytes; the API server takes 32768.
 const maxMessage = 4096
 
+// maxNote is what an Event's note may have; the API server takes 1024.
+const maxNote = 1000
+
 // Problem is why an object cannot be carried out. Reason is a word for programs.
 type Problem struct{ Reason, Message string }
 
@@ -235,8 +238,15 @@ func RestApiStatus(r *v1alpha1.RestApi, problem *Problem, d *appsv1.Deployment) 
 
 func setCondition(all *[]metav1.Condition, one metav1.Condition, generation int64) {
 	one.ObservedGeneration = generation
-	if len(one.Message) > maxMessage {
-		one.Message = strings.ToValidUTF8(one.Message[:maxMessage-3], "") + "..."
-	}
+	one.Message = shorten(one.Message, maxMessage)
 	meta.SetStatusCondition(all, one)
+}
+
+// shorten cuts s to at most limit bytes, between characters.
+func shorten(s string, limit int) string {
+	const mark = "..."
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit-len(mark)], "") + mark
 }
