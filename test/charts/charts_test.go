@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -225,6 +227,65 @@ func TestLoginPeers(t *testing.T) {
 			assert.Equal(t, want, got)
 		})
 	}
+}
+
+// Every Secret that an object's spec names, and those that are made for it, are in the policies that keep them. TestCharts sees that the API server does so.
+func TestSecretPolicies(t *testing.T) {
+	out, said, err := render(t, "slurmtide", cases(t)["slurmtide-all"])
+	require.NoError(t, err, said)
+	policies := map[string]map[string]string{} // by kind: variables
+	for _, object := range decode(t, out) {
+		if policy, ok := object.(*admissionv1.ValidatingAdmissionPolicy); ok {
+			variables := map[string]string{}
+			for _, v := range policy.Spec.Variables {
+				variables[v.Name] = strings.ReplaceAll(v.Expression, "?", "")
+			}
+			policies[policy.Spec.ParamKind.Kind] = variables
+		}
+	}
+	for kind, test := range map[string]struct {
+		spec any
+		made []string
+	}{
+		"Controller": {v1alpha1.ControllerSpec{}, []string{"-auth-slurm", "-auth-jwths256"}},
+		"Accounting": {v1alpha1.AccountingSpec{}, []string{"-auth-slurm", "-auth-jwths256"}},
+		"RestApi":    {v1alpha1.RestApiSpec{}, nil},
+		"LoginSet":   {v1alpha1.LoginSetSpec{}, []string{"-login-host-keys"}},
+		"NodeSet":    {v1alpha1.NodeSetSpec{}, []string{strings.TrimPrefix(pods.HostKeysName(&v1alpha1.NodeSet{ObjectMeta: metav1.ObjectMeta{Name: "a"}}), "a")}},
+		"Token":      {v1alpha1.TokenSpec{}, nil},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			for _, path := range secretsOf("params.spec", reflect.TypeOf(test.spec)) {
+				if path != "params.spec.secretRef" { // a Token's, which is made anew
+					assert.Contains(t, policies[kind]["named"], path+".name.orValue('')")
+				}
+			}
+			for _, end := range test.made {
+				assert.Contains(t, policies[kind]["made"], "params.metadata.name + '"+end+"'")
+			}
+		})
+	}
+}
+
+// secretsOf are the paths of fields that name a Secret.
+func secretsOf(path string, of reflect.Type) (all []string) {
+	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+		of = of.Elem()
+	}
+	if of == reflect.TypeFor[v1alpha1.KeyRef]() || of == reflect.TypeFor[v1alpha1.ObjectRef]() && strings.HasSuffix(path, ".hostKeysRef") {
+		return []string{path}
+	}
+	if of.Kind() != reflect.Struct || of.PkgPath() != reflect.TypeFor[v1alpha1.KeyRef]().PkgPath() {
+		return nil
+	}
+	for i := range of.NumField() {
+		field, below := of.Field(i), path
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+			below += "." + name
+		}
+		all = append(all, secretsOf(below, field.Type)...)
+	}
+	return all
 }
 
 // Names of releases may be longer than those of Controllers.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -175,7 +176,7 @@ func (c *charts) testServerRefuses(t *testing.T) {
 // testSecrets sees that Secrets that objects use stay, and that all others can be deleted. That those in use go with what uses them, "uninstall, and again" shows.
 func (c *charts) testSecrets(t *testing.T) {
 	secrets, tide := c.kube.CoreV1().Secrets(c.ns), c.tide.SlurmtideV1alpha1()
-	for _, name := range []string{"db", "jwt", "free", "kept-auth-slurm", "gone-auth-slurm"} {
+	for _, name := range []string{"db", "jwt", "free", "headers", "host", "sssd", "kept-auth-slurm", "gone-auth-slurm", "kept-ssh-host-keys", "shut-ssh-host-keys"} {
 		c.createSecret(name, map[string][]byte{"key": []byte("0123456789abcdef")})
 	}
 	key := func(name string) *v1alpha1.KeyRef { return &v1alpha1.KeyRef{Name: name, Key: "key"} }
@@ -185,15 +186,33 @@ func (c *charts) testSecrets(t *testing.T) {
 	require.NoError(t, err)
 	_, err = tide.Tokens(c.ns).Create(c.ctx, &v1alpha1.Token{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Spec: v1alpha1.TokenSpec{JWTKeyRef: key("jwt"), Username: "nobody"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
+	// Neither is carried out: the one has no Accounting, and the others no Controller.
+	_, err = tide.Controllers(c.ns).Create(c.ctx, &v1alpha1.Controller{ObjectMeta: metav1.ObjectMeta{Name: "traced"}, Spec: v1alpha1.ControllerSpec{
+		Slurmctld: &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "none"}}, AccountingRef: &v1alpha1.ObjectRef{Name: "nowhere"},
+		Bridge: &v1alpha1.BridgeOptions{Tracing: &v1alpha1.BridgeTracing{Endpoint: "http://nowhere:4318", HeadersRef: key("headers")}},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	sets := map[string]*v1alpha1.NodeSetSSH{"kept": {Enabled: true}, "named": {SSHOptions: v1alpha1.SSHOptions{HostKeysRef: &v1alpha1.ObjectRef{Name: "host"}}}, "shut": {}}
+	for name, ssh := range sets {
+		set := &v1alpha1.NodeSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.NodeSetSpec{
+			ClusterRef: v1alpha1.ClusterRef{Name: "nowhere"}, NodeNames: name + "-0", Shape: v1alpha1.Shape{CPUs: 1, RealMemory: 100}, SSH: ssh,
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "slurmd", Image: "none"}}}},
+		}}
+		if name == "kept" {
+			set.Spec.SssdConfRef = key("sssd")
+		}
+		_, err = tide.NodeSets(c.ns).Create(c.ctx, set, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
 	refused := func(name string) (bool, string) {
 		err := secrets.Delete(c.ctx, name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "Secret "+name+" is in use by "), fmt.Sprint(err)
 	}
-	for _, name := range []string{"tide-auth-slurm", "tide-auth-jwths256", "db", "jwt", "kept-auth-slurm"} {
+	for _, name := range []string{"tide-auth-slurm", "tide-auth-jwths256", "db", "jwt", "headers", "host", "sssd", "kept-auth-slurm", "kept-ssh-host-keys"} {
 		c.eventually("Secret "+name+" to be kept", func() (bool, string) { return refused(name) }) // the API server hears of policies and objects a moment later
 	}
 	require.ErrorContains(t, secrets.DeleteCollection(c.ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=tide-auth-slurm"}), "Controller tide")
-	for _, name := range []string{"free", "gone-auth-slurm"} {
+	for _, name := range []string{"free", "gone-auth-slurm", "shut-ssh-host-keys"} {
 		require.NoError(t, secrets.Delete(c.ctx, name, metav1.DeleteOptions{}), name)
 	}
 	c.eventually("the token", func() (bool, string) {
@@ -202,7 +221,11 @@ func (c *charts) testSecrets(t *testing.T) {
 	})
 	require.NoError(t, tide.Accountings(c.ns).Delete(c.ctx, "kept", metav1.DeleteOptions{}))
 	require.NoError(t, tide.Tokens(c.ns).Delete(c.ctx, "kept", metav1.DeleteOptions{}))
-	for _, name := range []string{"db", "jwt", "kept-auth-slurm"} {
+	require.NoError(t, tide.Controllers(c.ns).Delete(c.ctx, "traced", metav1.DeleteOptions{}))
+	for name := range sets {
+		require.NoError(t, tide.NodeSets(c.ns).Delete(c.ctx, name, metav1.DeleteOptions{}))
+	}
+	for _, name := range []string{"db", "jwt", "headers", "host", "sssd", "kept-auth-slurm", "kept-ssh-host-keys"} {
 		c.eventually("Secret "+name+" to go", func() (bool, string) {
 			err := secrets.Delete(c.ctx, name, metav1.DeleteOptions{})
 			return err == nil, fmt.Sprint(err)
