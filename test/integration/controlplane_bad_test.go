@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,7 @@ func (p *plane) testRefused(t *testing.T) {
 	assert.Contains(t, message, "fatal: ")
 	assert.Contains(t, message, "select")
 	assert.Contains(t, message, "the configuration before it stays in force")
+	p.toldOf("tide", v1alpha1.ConditionConfigInForce+"Rejected: ", "slurmctld refuses the configuration: ")
 	assert.Equal(t, "7 sec", p.setting("SuspendTime"))
 	assert.Equal(t, before, p.restarts())
 	assert.Equal(t, inForce, p.controller().Status.ConfigInForce)
@@ -407,10 +409,7 @@ func (p *plane) testBadInput(t *testing.T) {
 				one := meta.FindStatusCondition(c.Status.Conditions, test.kind)
 				return one != nil && one.Reason == test.reason && strings.Contains(one.Message, test.message), fmt.Sprintf("%+v", c.Status.Conditions)
 			})
-			p.eventually("an Event", func() (bool, string) {
-				said := runKubectl(t, "-n", p.ns, "get", "events.events.k8s.io", "-o", `jsonpath={range .items[?(@.regarding.name=="`+name+`")]}{.reason}: {.note}{"\n"}{end}`)
-				return strings.Contains(said, test.kind+test.reason+": ") && strings.Contains(said, test.message), said
-			})
+			p.toldOf(name, test.kind+test.reason+": ", test.message)
 			require.NoError(t, controllers.Delete(p.ctx, name, metav1.DeleteOptions{}))
 		})
 	}
@@ -435,9 +434,15 @@ func (p *plane) testNodeSetAlone() {
 		one := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionAccepted)
 		return one != nil && one.Reason == controlplane.ReasonNoController && strings.Contains(one.Message, message), fmt.Sprintf("%+v", set.Status.Conditions)
 	})
+	p.toldOf(name, v1alpha1.ConditionAccepted+controlplane.ReasonNoController+": ", message)
+	require.NoError(p.t, sets.Delete(p.ctx, name, metav1.DeleteOptions{}))
+}
+
+// toldOf waits for Events about an object that have all these words.
+func (p *plane) toldOf(name string, words ...string) {
+	p.t.Helper()
 	p.eventually("an Event", func() (bool, string) {
 		said := runKubectl(p.t, "-n", p.ns, "get", "events.events.k8s.io", "-o", `jsonpath={range .items[?(@.regarding.name=="`+name+`")]}{.reason}: {.note}{"\n"}{end}`)
-		return strings.Contains(said, v1alpha1.ConditionAccepted+controlplane.ReasonNoController+": "+message), said
+		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(said, word) }), said
 	})
-	require.NoError(p.t, sets.Delete(p.ctx, name, metav1.DeleteOptions{}))
 }
