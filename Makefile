@@ -118,7 +118,7 @@ test-load: ## 1,000 start gates waiting at once, both Slurm versions
 
 .PHONY: e2e-control-plane
 e2e-control-plane: ## slurmtide controller makes Slurm clusters of a few objects, both Slurm versions
-	TIMEOUT=90m TAGS=integration,controlplane RUN=TestControlPlane hack/integration.sh
+	TIMEOUT=120m TAGS=integration,controlplane,charts RUN=TestControlPlane hack/integration.sh
 
 .PHONY: e2e-charts
 e2e-charts: ## the Helm charts from install to uninstall, under their own rights, and the commands of runbooks and guide before what they make, both Slurm versions

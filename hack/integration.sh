@@ -54,6 +54,7 @@ step "images"
 images=("$(hack/images/build.sh slurmtide | tail -n 1)")
 case ${TAGS:-} in *controlplane* | *scale*) images+=("$(hack/images/build.sh mariadb | tail -n 1)") ;; esac
 case ${TAGS:-} in *controlplane*) images+=("$(hack/images/build.sh ldap | tail -n 1)" "$(hack/images/build.sh docker | tail -n 1)") ;; esac
+case ${TAGS:-} in *charts*) images+=("$(hack/images/build.sh previous | tail -n 1)") ;; esac
 case ${TAGS:-} in *faults*) images+=("$(hack/images/build.sh faults | tail -n 1)") ;; esac
 checks=()
 for version in ${SLURM_VERSIONS:-24.11 26.05}; do
@@ -72,9 +73,8 @@ done
 KUBECONFIG=$("${cluster[@]}" kubeconfig)
 export KUBECONFIG LOCALCLUSTER=$name
 step "CRDs"
-crds=(-f helm/slurmtide-crds/templates/)
-case ${TAGS:-} in *charts*) crds=() ;; esac # a chart brings them
-"${cluster[@]}" kubectl apply --server-side "${crds[@]}" -f test/integration/testdata/
+# As Helm would write them, so that a chart can take them over.
+"${cluster[@]}" kubectl apply --server-side --field-manager=helm -f helm/slurmtide-crds/templates/ -f test/integration/testdata/
 case ${TAGS:-} in *keda*)
 	step "KEDA"
 	hack/keda/install.sh "$name"

@@ -7,6 +7,7 @@
 #   hack/images/build.sh ldap        slurmtide/ldap:test, a directory for tests of sssd, from Debian trixie
 #   hack/images/build.sh docker      slurmtide/docker:test, a Docker daemon for tests of jobs that use one, from Debian trixie
 #   hack/images/build.sh slurmtide   slurmtide/slurmtide:dev, our own programs, built static
+#   hack/images/build.sh previous    slurmtide/slurmtide:previous, our programs as they were, for tests of upgrades; hack/images/previous says when
 #   hack/images/build.sh faults      slurmtide/slurmtide:faults, the same with a bridge that tests can kill at any step
 #
 # Images of Debian packages are kept in ${SLURMTIDE_CACHE:-~/.cache/slurmtide}/images under a key made of everything that shapes them;
@@ -29,8 +30,21 @@ arch() {
 
 archive() { (cd "$root" && go run ./hack/images/archive "$@"); }
 
+# pack_slurmtide TAR TAG BIN BRIDGE
+pack_slurmtide() {
+	out=$1 tag=$2 bin=$3 bridge=$4
+	archive -o "$out" -tag "slurmtide/slurmtide:$tag" -arch "$(go env GOARCH)" -user 65532:65532 -entrypoint /usr/local/bin/slurmtide \
+		-add "$bin/slurmtide=/usr/local/bin/slurmtide" -add "$bridge=/usr/local/bin/slurmtide-bridge" \
+		-add "$bin/slurmtide-scaler=/usr/local/bin/slurmtide-scaler" -add "$bin/slurmtide-controller=/usr/local/bin/slurmtide-controller" \
+		-add "$bin/slurmtide-exporter=/usr/local/bin/slurmtide-exporter" \
+		-add "$bin/reconfigure=/usr/local/bin/reconfigure" -add "$bin/resume=/usr/local/bin/resume" \
+		-add "$bin/suspend=/usr/local/bin/suspend" -add "$bin/resume-fail=/usr/local/bin/resume-fail" \
+		-add "$bin/start-gate=/usr/local/bin/start-gate"
+	echo "$out"
+}
+
 build_slurmtide() {
-	tag=$1 bin=$root/bin bridge=$root/bin/slurmtide-bridge
+	tag=$1 bridge=$root/bin/slurmtide-bridge
 	# go build leaves up-to-date binaries alone, so this costs a second when nothing has changed.
 	say "slurmtide:$tag: building static programs into bin/"
 	mkdir -p "$root/out/images"
@@ -39,14 +53,28 @@ build_slurmtide() {
 		bridge=$root/out/faults/slurmtide-bridge # never in bin/, from where programs are released
 		(cd "$root" && CGO_ENABLED=0 go build -tags faults -trimpath -ldflags "-s -w -X main.version=faults" -o "$bridge" ./cmd/slurmtide-bridge)
 	fi
-	out=$root/out/images/slurmtide-$tag.tar
-	archive -o "$out" -tag "slurmtide/slurmtide:$tag" -arch "$(go env GOARCH)" -user 65532:65532 -entrypoint /usr/local/bin/slurmtide \
-		-add "$bin/slurmtide=/usr/local/bin/slurmtide" -add "$bridge=/usr/local/bin/slurmtide-bridge" \
-		-add "$bin/slurmtide-scaler=/usr/local/bin/slurmtide-scaler" -add "$bin/slurmtide-controller=/usr/local/bin/slurmtide-controller" \
-		-add "$bin/slurmtide-exporter=/usr/local/bin/slurmtide-exporter" \
-		-add "$bin/reconfigure=/usr/local/bin/reconfigure" -add "$bin/resume=/usr/local/bin/resume" \
-		-add "$bin/suspend=/usr/local/bin/suspend" -add "$bin/resume-fail=/usr/local/bin/resume-fail" \
-		-add "$bin/start-gate=/usr/local/bin/start-gate"
+	pack_slurmtide "$root/out/images/slurmtide-$tag.tar" "$tag" "$root/bin" "$bridge"
+}
+
+build_previous() {
+	commit=$(cat "$here/previous")
+	git -C "$root" cat-file -e "$commit^{commit}" 2>/dev/null ||
+		die "this clone has no commit $commit, named by hack/images/previous: fetch the whole history (git fetch --unshallow)"
+	cache=${SLURMTIDE_CACHE:-$HOME/.cache/slurmtide}/images
+	out=$cache/slurmtide-previous-$commit.tar
+	if [ -e "$out" ]; then
+		say "slurmtide:previous is cached"
+		echo "$out"
+		return
+	fi
+	mkdir -p "$cache"
+	work=$(mktemp -d "$cache/build.XXXXXX")
+	trap 'rm -rf "$work"' EXIT
+	say "slurmtide:previous: building static programs of $commit"
+	git -C "$root" archive "$commit" | tar -x -C "$work"
+	make -s -C "$work" build VERSION="$(git -C "$root" describe --tags --always "$commit")" >&2
+	pack_slurmtide "$work/image.tar" previous "$work/bin" "$work/bin/slurmtide-bridge" >&2
+	mv "$work/image.tar" "$out"
 	echo "$out"
 }
 
@@ -141,6 +169,7 @@ mariadb) build_debian mariadb test trixie finish-mariadb.sh packages-mariadb ;;
 ldap) build_debian ldap test trixie finish-ldap.sh packages-ldap ;;
 docker) build_debian docker test trixie finish-docker.sh packages-docker ;;
 slurmtide) build_slurmtide dev ;;
+previous) build_previous ;;
 faults) build_slurmtide faults ;;
-*) die "usage: build.sh 24.11|26.05|mariadb|ldap|docker|slurmtide|faults" ;;
+*) die "usage: build.sh 24.11|26.05|mariadb|ldap|docker|slurmtide|previous|faults" ;;
 esac

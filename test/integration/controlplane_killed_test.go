@@ -39,8 +39,13 @@ func testKilled(t *testing.T, version string) {
 	})
 	p.waitCondition(v1alpha1.ConditionAvailable, "Answers")
 	p.waitInForce()
+	p.testKilled(t)
+	p.waitZero("cpu-[0-1],slow-[0-1]")
+}
 
-	runs := p.sbatch("srun sleep 60", "-N2", "-p", "cpu")
+// testKilled wants cpu-[0-1], and slow-[0-1] that take their time.
+func (p *plane) testKilled(t *testing.T) {
+	runs := p.sbatch("srun sleep 60", "-N2", "--nodelist=cpu-[0-1]")
 	p.waitJob(runs, "RUNNING")
 	boots := p.sbatch("srun hostname", "-N2", "-p", "slow")
 	p.waitJob(boots, "CONFIGURING")
@@ -74,5 +79,4 @@ func testKilled(t *testing.T, version string) {
 		p.waitJob(id, "COMPLETED")
 		assert.Equal(t, "0", p.jobField(id, "Restarts"), "job %s has been requeued", id)
 	}
-	p.waitZero("cpu-[0-1],slow-[0-1]")
 }

@@ -182,7 +182,7 @@ func (p *plane) waitLogin(reason, message string) {
 	})
 }
 
-// ssh runs a command as a user of the login pods, with the client in slurmctld's pod. key is whose key is used.
+// ssh runs a command as a user of the login pods, with the client in slurmctld's pod if no other is made for it. key is whose key is used.
 func (p *plane) ssh(user, key, command string, options ...string) (stdout string, err error) {
 	return p.sshTo(user, key, "tide-login", command, options...)
 }
@@ -195,7 +195,7 @@ func (p *plane) sshTo(user, key, host, command string, options ...string) (stdou
 	if command != "" { // with -W there is none
 		args = append(args, command)
 	}
-	out, stderr, err := p.run(nil, "slurmctld", args...)
+	out, stderr, err := p.ExecPod(p.ctx, p.client.pod, nil, p.client.container, args...)
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, stderr)
 	}

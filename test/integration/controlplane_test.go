@@ -34,6 +34,7 @@ const controllerManifest = "../../docs/examples/controller.yaml"
 type plane struct {
 	*cluster
 	version string
+	client  struct{ pod, container string } // from where users come by ssh
 }
 
 // TestControlPlane has slurmtide controller, in a pod with the rights of docs/examples alone, make Slurm clusters of a few objects.
@@ -159,7 +160,8 @@ func newPlaneIn(t *testing.T, version, ns string) *plane {
 	c.run = func(stdin io.Reader, container string, command ...string) (stdout, stderr string, err error) {
 		return c.ExecPod(ctx, "tide-controller-0", stdin, container, command...)
 	}
-	p := &plane{c, version}
+	p := &plane{cluster: c, version: version}
+	p.client.pod, p.client.container = firstPod, stack.ContainerSlurmctld
 	p.deleteNamespace(ctx)
 	_, err = c.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
 	require.NoError(t, err)
