@@ -61,7 +61,7 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) error {
 	if seen.Problem, err = problem(err); seen.Problem == nil && err != nil {
 		return err
 	}
-	if seen.Problem != nil && err == nil {
+	if (seen.Problem != nil || seen.HostKeys != nil) && err == nil {
 		l.queue.AddAfter(key{"Controller", namespace, name}, mendedWithin) // Secrets and ConfigMaps are not watched
 	}
 	next := c.DeepCopy()
@@ -125,7 +125,7 @@ func (l *Loop) prepare(ctx context.Context, c, full *v1alpha1.Controller, accoun
 	if err != nil {
 		return nil, err
 	}
-	if err := l.nodeHostKeys(ctx, sets); err != nil {
+	if seen.HostKeys, err = l.nodeHostKeys(ctx, sets); err != nil {
 		return nil, err
 	}
 	if c.Spec.External != nil {

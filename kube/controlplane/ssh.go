@@ -1,8 +1,10 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -36,32 +38,38 @@ func addSSH(f *slurmconf.File, sets []*v1alpha1.NodeSet, files map[string]string
 }
 
 // nodeHostKeys makes host keys for nodes, unless they are there, or somebody's own. They go with the NodeSet. Keys that are lost are made anew: nobody else would do it, and
-// nodes would boot no more.
-func (l *Loop) nodeHostKeys(ctx context.Context, sets []*v1alpha1.NodeSet) error {
+// nodes would boot no more. A Secret that is of no use keeps the nodes of its NodeSet from booting and nothing else; the first such is told.
+func (l *Loop) nodeHostKeys(ctx context.Context, sets []*v1alpha1.NodeSet) (*Problem, error) {
+	var first *Problem
 	for _, set := range sets {
 		if !pods.SSHEnabled(&set.Spec) || set.Spec.SSH.HostKeysRef != nil {
 			continue
 		}
 		name := pods.HostKeysName(set)
 		secret, err := l.secret(ctx, set.Namespace, name)
-		if err == nil {
-			if err := usableHostKeys(secret, set.UID, false); err != nil {
-				return err
-			}
-			continue
+		switch {
+		case apierrors.IsNotFound(err):
+			err = l.makeNodeHostKeys(ctx, set, name)
+		case err != nil:
+			err = fmt.Errorf("reading Secret %s: %w", name, err)
+		default:
+			err = usableHostKeys(secret, set.UID, false)
 		}
-		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("reading Secret %s: %w", name, err)
-		}
-		keys, err := sshd.NewHostKeys(set.Namespace + "/" + set.Name)
-		if err != nil {
-			return err
-		}
-		if err := l.createHostKeys(ctx, &corev1.Secret{ObjectMeta: owned(set.Namespace, name, map[string]string{LabelManagedBy: ManagedBy}, ownerOf(set, "NodeSet")), Data: keys}); err != nil {
-			return err
+		if p, ok := errors.AsType[*Problem](err); ok {
+			first = cmp.Or(first, &Problem{p.Reason, "NodeSet " + set.Name + ": " + p.Message})
+		} else if err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return first, nil
+}
+
+func (l *Loop) makeNodeHostKeys(ctx context.Context, set *v1alpha1.NodeSet, name string) error {
+	keys, err := sshd.NewHostKeys(set.Namespace + "/" + set.Name)
+	if err != nil {
+		return err
+	}
+	return l.createHostKeys(ctx, &corev1.Secret{ObjectMeta: owned(set.Namespace, name, map[string]string{LabelManagedBy: ManagedBy}, ownerOf(set, "NodeSet")), Data: keys})
 }
 
 // createHostKeys writes a Secret with host keys that were just made.

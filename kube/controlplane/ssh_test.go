@@ -127,12 +127,19 @@ func TestNodeHostKeys(t *testing.T) {
 				kube = fake.NewClientset(test.there)
 			}
 			l := &Loop{kube: kube, o: Options{Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry())}}
-			err := l.nodeHostKeys(t.Context(), []*v1alpha1.NodeSet{test.set})
+			other := sshSet(nil)
+			other.Name = "other"
+			p, err := l.nodeHostKeys(t.Context(), []*v1alpha1.NodeSet{test.set, other})
+			require.NoError(t, err)
+			_, err = kube.CoreV1().Secrets("slurm").Get(t.Context(), "other-ssh-host-keys", metav1.GetOptions{})
+			require.NoError(t, err, "whatever the first one's are")
+			require.NoError(t, kube.CoreV1().Secrets("slurm").Delete(t.Context(), "other-ssh-host-keys", metav1.DeleteOptions{}))
 			if test.problem != "" {
-				require.ErrorContains(t, err, test.problem)
+				require.ErrorContains(t, p, test.problem)
+				require.ErrorContains(t, p, "NodeSet cpu: ")
 				return
 			}
-			require.NoError(t, err)
+			require.Nil(t, p)
 			got, err := kube.CoreV1().Secrets("slurm").Get(t.Context(), name, metav1.GetOptions{})
 			switch {
 			case test.made:
@@ -140,7 +147,9 @@ func TestNodeHostKeys(t *testing.T) {
 				assert.Len(t, sshd.PrivateHostKeys(got.Data), 2)
 				require.Len(t, got.OwnerReferences, 1)
 				assert.Equal(t, ownerOf(test.set, "NodeSet"), got.OwnerReferences[0], "they go with it")
-				require.NoError(t, l.nodeHostKeys(t.Context(), []*v1alpha1.NodeSet{test.set}))
+				p, err := l.nodeHostKeys(t.Context(), []*v1alpha1.NodeSet{test.set})
+				require.NoError(t, err)
+				require.Nil(t, p)
 				again, err := kube.CoreV1().Secrets("slurm").Get(t.Context(), name, metav1.GetOptions{})
 				require.NoError(t, err)
 				assert.Equal(t, got, again, "once for all")

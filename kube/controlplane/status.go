@@ -30,8 +30,10 @@ func (p *Problem) Error() string { return p.Message }
 // SeenController is what became of a Controller so far.
 type SeenController struct {
 	Problem *Problem // nil: it can be carried out
-	Volume  *Problem // why the claim for its state has another size than is asked for
-	Found   []string // Secrets with its keys that were there before it
+	// HostKeys is what is wrong with the host keys of a NodeSet; the Controller is carried out.
+	HostKeys *Problem
+	Volume   *Problem // why the claim for its state has another size than is asked for
+	Found    []string // Secrets with its keys that were there before it
 	// Unbound is why the claim for its state has no volume, while its pod waits for a host; "" if that is not why.
 	Unbound string
 	Hash    string // of the configuration that it asks for; "" with a Problem
@@ -58,7 +60,7 @@ func ControllerStatus(c *v1alpha1.Controller, seen SeenController) v1alpha1.Cont
 	if len(seen.Found) > 0 {
 		well += "; Secrets that were there before it and stay without it have its keys: " + strings.Join(seen.Found, ", ")
 	}
-	set(accepted(seen.Problem, well))
+	set(accepted(cmp.Or(seen.Problem, seen.HostKeys), well))
 	if c.Spec.External != nil {
 		set(metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: "External", Message: "slurmctld runs elsewhere"})
 		return s

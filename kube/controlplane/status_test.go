@@ -55,6 +55,8 @@ func TestControllerStatus(t *testing.T) {
 			"True Valid: the Controller can be used", "True Answers: slurmctld answers", "False Pending: slurmctld has not read the configuration yet: scontrol reconfigure: no; the configuration before it stays in force"},
 		"cannot be made": {SeenController{Problem: &Problem{"InvalidConfig", "spec.extraConf:1:1: no"}, Pods: []*corev1.Pod{pod(t, inplace.Report{InForce: "a"}, ready)}},
 			"False InvalidConfig: spec.extraConf:1:1: no", "True Answers: slurmctld answers", "False NotMade: there is no new configuration: spec.extraConf:1:1: no; the configuration before it stays in force"},
+		"host keys of a NodeSet are of no use": {SeenController{Hash: "a", HostKeys: &Problem{"KeyMissing", "NodeSet cpu: no"}, Pods: []*corev1.Pod{pod(t, inplace.Report{InForce: "a"}, ready)}},
+			"False KeyMissing: NodeSet cpu: no", "True Answers: slurmctld answers", "True InForce: slurmctld and the nodes that are up run with the configuration"},
 		"ends": {SeenController{Hash: "a", Pods: []*corev1.Pod{pod(t, inplace.Report{}, corev1.ContainerStatus{Name: ContainerSlurmctld, State: corev1.ContainerState{Terminated: ended}})}},
 			"True Valid: the Controller can be used", "False Fails: container slurmctld of pod tide-controller-0 has ended (exit code 1): error: Parse error; fatal: Unable to process", "False Pending: slurmctld has not read the configuration yet"},
 		"ends again and again": {SeenController{Hash: "a", Pods: []*corev1.Pod{pod(t, inplace.Report{}, corev1.ContainerStatus{Name: ContainerSlurmctld,
