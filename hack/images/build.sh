@@ -73,7 +73,7 @@ build_previous() {
 	say "slurmtide:previous: building static programs of $commit"
 	git -C "$root" archive "$commit" | tar -x -C "$work"
 	make -s -C "$work" build VERSION="$(git -C "$root" describe --tags --always "$commit")" >&2
-	pack_slurmtide "$work/image.tar" previous "$work/bin" "$work/bin/slurmtide-bridge" >&2
+	(pack_slurmtide "$work/image.tar" previous "$work/bin" "$work/bin/slurmtide-bridge") >&2 # in a shell of its own: it has an out of its own
 	mv "$work/image.tar" "$out"
 	echo "$out"
 }

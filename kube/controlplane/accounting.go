@@ -50,10 +50,7 @@ func (l *Loop) accounting(ctx context.Context, namespace, name string) (time.Dur
 	if runs(seen.Pod, ContainerSlurmdbd) && !meta.IsStatusConditionTrue(next.Status.Conditions, v1alpha1.ConditionAvailable) {
 		return lookAtDatabase, err
 	}
-	if seen.Problem != nil && err == nil {
-		return mendedWithin, nil // Secrets are not watched
-	}
-	return 0, err
+	return lookAgain(seen.Problem), err
 }
 
 // applyAccounting makes the keys, slurmdbd.conf and the objects.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,24 +18,24 @@ import (
 	"github.com/slurmtide/slurmtide/kube/sshd"
 )
 
-// loginSet carries out a LoginSet.
-func (l *Loop) loginSet(ctx context.Context, namespace, name string) error {
+// loginSet carries out a LoginSet, and tells when to look again.
+func (l *Loop) loginSet(ctx context.Context, namespace, name string) (time.Duration, error) {
 	s, err := l.loginSets.LoginSets(namespace).Get(name)
 	if apierrors.IsNotFound(err) || err == nil && s.DeletionTimestamp != nil {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	seen := SeenLoginSet{Deployment: find[appsv1.Deployment](l.deployments, namespace, loginName(name)), Pods: l.loginPods(s)}
 	seen.HostKeys, err = l.applyLoginSet(ctx, s)
 	seen.Problem, err = problem(err)
 	if err != nil && seen.Problem == nil {
-		return err
+		return 0, err
 	}
 	next := s.DeepCopy()
 	next.Status = LoginSetStatus(s, seen)
-	return errors.Join(err, writeStatus(ctx, l, "LoginSet", l.tide.SlurmtideV1alpha1().LoginSets(namespace), s, next, s.Status.Conditions, next.Status.Conditions))
+	return lookAgain(seen.Problem), errors.Join(err, writeStatus(ctx, l, "LoginSet", l.tide.SlurmtideV1alpha1().LoginSets(namespace), s, next, s.Status.Conditions, next.Status.Conditions))
 }
 
 func (l *Loop) loginPods(s *v1alpha1.LoginSet) (all []*corev1.Pod) {

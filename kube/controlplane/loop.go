@@ -239,15 +239,15 @@ func (l *Loop) next(ctx context.Context) bool {
 	}
 	switch kind {
 	case "Controller":
-		err = l.controller(ctx, k.namespace, k.name)
+		again, err = l.controller(ctx, k.namespace, k.name)
 	case "Accounting":
 		again, err = l.accounting(ctx, k.namespace, k.name)
 	case "RestApi":
-		err = l.restAPI(ctx, k.namespace, k.name)
+		again, err = l.restAPI(ctx, k.namespace, k.name)
 	case "Token":
 		again, err = l.token(ctx, k.namespace, k.name)
 	case "LoginSet":
-		err = l.loginSet(ctx, k.namespace, k.name)
+		again, err = l.loginSet(ctx, k.namespace, k.name)
 	case kindNodeSet:
 		again, err = l.nodeSet(ctx, k.namespace, k.name)
 	}

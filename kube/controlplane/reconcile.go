@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,14 +26,14 @@ import (
 
 var everything = labels.Everything()
 
-// controller carries out a Controller.
-func (l *Loop) controller(ctx context.Context, namespace, name string) error {
+// controller carries out a Controller, and tells when to look again.
+func (l *Loop) controller(ctx context.Context, namespace, name string) (time.Duration, error) {
 	c, err := l.controllers.Controllers(namespace).Get(name)
 	if apierrors.IsNotFound(err) || err == nil && c.DeletionTimestamp != nil {
-		return nil // what it owned goes with it
+		return 0, nil // what it owned goes with it
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	seen := SeenController{Pods: l.slurmctldPods(c)}
 	full, accounting, err := l.accountingOf(c)
@@ -59,14 +61,11 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) error {
 		}
 	}
 	if seen.Problem, err = problem(err); seen.Problem == nil && err != nil {
-		return err
-	}
-	if (seen.Problem != nil || seen.HostKeys != nil) && err == nil {
-		l.queue.AddAfter(key{"Controller", namespace, name}, mendedWithin) // Secrets and ConfigMaps are not watched
+		return 0, err
 	}
 	next := c.DeepCopy()
 	next.Status = ControllerStatus(c, seen)
-	return errors.Join(err, writeStatus(ctx, l, "Controller", l.tide.SlurmtideV1alpha1().Controllers(namespace), c, next, c.Status.Conditions, next.Status.Conditions))
+	return lookAgain(cmp.Or(seen.Problem, seen.HostKeys)), errors.Join(err, writeStatus(ctx, l, "Controller", l.tide.SlurmtideV1alpha1().Controllers(namespace), c, next, c.Status.Conditions, next.Status.Conditions))
 }
 
 // problem takes what the user has to mend out of an error. What is left is tried again, and shown until it works.
@@ -81,6 +80,14 @@ func problem(err error) (*Problem, error) {
 		return &Problem{"ApplyFailed", err.Error()}, err
 	}
 	return nil, err
+}
+
+// lookAgain is when to look whether a problem has been mended; 0 if there is none. Secrets and ConfigMaps are not watched.
+func lookAgain(p *Problem) time.Duration {
+	if p == nil {
+		return 0
+	}
+	return mendedWithin
 }
 
 // lasting says that an API server will most likely give the same answer again: what it is asked for is wrong, too large, or not allowed.
@@ -292,19 +299,19 @@ func (l *Loop) tellChanges(kind string, o metav1.Object, before, now []metav1.Co
 	}
 }
 
-// restAPI carries out a RestApi.
-func (l *Loop) restAPI(ctx context.Context, namespace, name string) error {
+// restAPI carries out a RestApi, and tells when to look again.
+func (l *Loop) restAPI(ctx context.Context, namespace, name string) (time.Duration, error) {
 	r, err := l.restApis.RestApis(namespace).Get(name)
 	if apierrors.IsNotFound(err) || err == nil && r.DeletionTimestamp != nil {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	seen, err := problem(l.applyRestAPI(ctx, r))
 	next := r.DeepCopy()
 	next.Status = RestApiStatus(r, seen, l.deployment(r))
-	return errors.Join(err, writeStatus(ctx, l, "RestApi", l.tide.SlurmtideV1alpha1().RestApis(namespace), r, next, r.Status.Conditions, next.Status.Conditions))
+	return lookAgain(seen), errors.Join(err, writeStatus(ctx, l, "RestApi", l.tide.SlurmtideV1alpha1().RestApis(namespace), r, next, r.Status.Conditions, next.Status.Conditions))
 }
 
 func (l *Loop) applyRestAPI(ctx context.Context, r *v1alpha1.RestApi) error {

@@ -87,7 +87,7 @@ func (l *Loop) token(ctx context.Context, namespace, name string) (time.Duration
 		return 0, errors.Join(err, bad)
 	}
 	if err != nil || seen != nil {
-		return 0, err
+		return lookAgain(seen), err
 	}
 	return againIn(t, issued, expires, l.o.Now()), nil
 }
