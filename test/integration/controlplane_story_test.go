@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slurmtide/slurmtide/powersave"
@@ -24,11 +25,12 @@ const storyValues = `
 image: {tag: "VERSION"}
 controller:
   spec:
-    persistence: {storageClassName: ""}
+    persistence: {existingClaim: state}
     extraConf: "SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=180\nMessageTimeout=20\n"
 accounting:
   enabled: true
   spec: {storageConfig: {host: mariadb, passwordKeyRef: {name: mariadb, key: password}}}
+restApi: {spec: {replicas: 2}}
 tokens:
   portal: {spec: {username: slurm}}
 loginSets:
@@ -47,6 +49,14 @@ nodeSets:
       shape: {cpus: 2, realMemory: 400}
       partition: {}
       template: {spec: {initContainers: [{name: dawdle, image: "slurmtide/slurm:VERSION", imagePullPolicy: IfNotPresent, command: [sleep, "25"]}]}}
+    slurmd: *small
+  dyn:
+    spec:
+      mode: Dynamic
+      nodeNames: "dyn-[0-1]"
+      shape: {cpus: 2, realMemory: 400, features: [dyn]}
+      partition: {}
+      suspend: {idleTime: 5s}
     slurmd: *small
 `
 
@@ -75,6 +85,7 @@ func testStory(t *testing.T, version string) {
 		assert.Empty(t, refused)
 		assert.Contains(t, body, `"cpu-0"`)
 	})
+	c.part("nodes that register themselves", c.testSelfRegistered)
 	c.waitZero("cpu-[0-2]")
 	c.part("another configuration under a job", c.testConfigUnderJob)
 	c.part("slurmctld's pod is killed", c.testKilled)
@@ -92,10 +103,18 @@ func newStory(t *testing.T, version, prefix string) *charts {
 	db := newMariaDB(c.plane)
 	db.dir = "" // Pod Security wants no directories of the host
 	db.start()
+	c.createVolume("state")
+	_, err := c.kube.CoreV1().PersistentVolumeClaims(c.ns).Create(c.ctx, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "state"}, Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: new(""), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
 	c.createSecret("mariadb", map[string][]byte{"password": []byte(mariadbPassword)})
 
 	c.client.pod, c.client.container = "client", "client"
-	_, err := c.kube.CoreV1().Pods(c.ns).Create(c.ctx, &corev1.Pod{
+	_, err = c.kube.CoreV1().Pods(c.ns).Create(c.ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: c.client.pod}, Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(0)),
 			Containers: []corev1.Container{{Name: c.client.container, Image: "slurmtide/slurm:" + version, ImagePullPolicy: corev1.PullNever, Command: []string{"sleep", "infinity"}}},
@@ -177,6 +196,17 @@ func (c *charts) alicesJob(script, options string) string {
 	return id
 }
 
+// testSelfRegistered has a job wait until nodes have come of which slurm.conf knows nothing.
+func (c *charts) testSelfRegistered(*testing.T) {
+	id := c.alicesJob("srun hostname", "-p dyn -N2 --ntasks-per-node=1")
+	c.waitJob(id, "COMPLETED")
+	assert.Equal(c.t, "dyn-[0-1]", c.jobField(id, "NodeList"))
+	c.eventually("their records and pods to go", func() (bool, string) {
+		out := c.slurm("sinfo", "-h", "-p", "dyn", "-o", "%D %N")
+		return strings.HasPrefix(out, "0") && len(c.slurmdPods()) == 0, fmt.Sprint(out, c.podUIDs())
+	})
+}
+
 func (c *charts) testConfigUnderJob(t *testing.T) {
 	before := c.restarts()
 	id := c.sbatch("srun sleep 30", "-N2")
@@ -239,7 +269,7 @@ func (c *charts) allCompleted(id string, tasks int) {
 func (c *charts) testGone(t *testing.T) {
 	helm(t, "uninstall", "tide", "-n", c.ns, "--wait")
 	kept := []string{
-		"configmap/keys", "configmap/kube-root-ca.crt", "configmap/users", "persistentvolumeclaim/statesave-tide-controller-0", "pod/client", "pod/mariadb",
+		"configmap/keys", "configmap/kube-root-ca.crt", "configmap/users", "persistentvolumeclaim/state", "pod/client", "pod/mariadb",
 		"secret/mariadb", "secret/mariadb-tls", "secret/slurmdbd-tls", "service/mariadb", "serviceaccount/default",
 	}
 	c.eventually("all else to go", func() (bool, string) {
