@@ -20,13 +20,14 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
-// storyValues are those of chart slurm for a site with accounting, login pods and a portal. VERSION is Slurm's.
+// storyValues are those of chart slurm for a site with accounting, login pods and a portal. VERSION is Slurm's; SHAPES are records by which an older one takes jobs for nodes
+// that are still to register (docs/dynamic.md).
 const storyValues = `
 image: {tag: "VERSION"}
 controller:
   spec:
     persistence: {existingClaim: state}
-    extraConf: "SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=180\nMessageTimeout=20\n"
+    extraConf: "SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=180\nMessageTimeout=20\nSHAPES"
 accounting:
   enabled: true
   spec: {storageConfig: {host: mariadb, passwordKeyRef: {name: mariadb, key: password}}}
@@ -138,7 +139,11 @@ func (c *charts) writeValues(version string) {
 	if c.values == "" {
 		c.values = filepath.Join(c.t.TempDir(), "values.yaml")
 	}
-	require.NoError(c.t, os.WriteFile(c.values, []byte(strings.ReplaceAll(storyValues, "VERSION", version)), 0o600))
+	shapes := ""
+	if version == "24.11" {
+		shapes = `NodeName=dyn-shape-[0-1] CPUs=2 RealMemory=400 Feature=dyn State=DOWN Reason=shape\n`
+	}
+	require.NoError(c.t, os.WriteFile(c.values, []byte(strings.NewReplacer("VERSION", version, "SHAPES", shapes).Replace(storyValues)), 0o600))
 }
 
 // upgrade installs or upgrades one of the three charts that is in dir, with the daemons' image of a tag.
@@ -202,8 +207,8 @@ func (c *charts) testSelfRegistered(*testing.T) {
 	c.waitJob(id, "COMPLETED")
 	assert.Equal(c.t, "dyn-[0-1]", c.jobField(id, "NodeList"))
 	c.eventually("their records and pods to go", func() (bool, string) {
-		out := c.slurm("sinfo", "-h", "-p", "dyn", "-o", "%D %N")
-		return strings.HasPrefix(out, "0") && len(c.slurmdPods()) == 0, fmt.Sprint(out, c.podUIDs())
+		out := c.slurm("sinfo", "-h", "-N", "-p", "dyn", "-o", "%N")
+		return !strings.Contains(out, "dyn-0") && !strings.Contains(out, "dyn-1") && len(c.slurmdPods()) == 0, fmt.Sprint(out, c.podUIDs())
 	})
 }
 
@@ -211,10 +216,7 @@ func (c *charts) testConfigUnderJob(t *testing.T) {
 	before := c.restarts()
 	id := c.sbatch("srun sleep 30", "-N2")
 	c.waitJob(id, "RUNNING")
-	c.upgrade("slurm", "helm/slurm", "", "--set-string", `controller.spec.extraConf=SuspendTime=7
-SuspendTimeout=40
-ResumeTimeout=180
-MessageTimeout=20`)
+	c.upgrade("slurm", "helm/slurm", "", "--set-string", `controller.spec.extraConf=`+strings.Replace(c.controller().Spec.ExtraConf, "SuspendTime=5\n", "SuspendTime=7\n", 1))
 	c.waitInForce()
 	assert.Equal(t, "7 sec", c.setting("SuspendTime"))
 	c.eventually("the login pod to have it", func() (bool, string) {
