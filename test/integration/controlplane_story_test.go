@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
@@ -91,6 +92,7 @@ func testStory(t *testing.T, version string) {
 	c.part("another configuration under a job", c.testConfigUnderJob)
 	c.part("slurmctld's pod is killed", c.testKilled)
 	c.part("a rolling update under load", c.testRolls)
+	c.part("another cluster beside it", c.testAnother)
 	c.part("uninstall", c.testGone)
 }
 
@@ -265,6 +267,44 @@ func (c *charts) allCompleted(id string, tasks int) {
 		assert.Contains(c.t, task, "JobState=COMPLETED")
 		assert.Contains(c.t, task, " Restarts=0 ")
 	}
+}
+
+// testAnother has another release make a cluster in the same namespace. Neither learns of the other.
+func (c *charts) testAnother(t *testing.T) {
+	before := c.restarts()
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	require.NoError(t, os.WriteFile(values, []byte(`
+image: {tag: "`+c.version+`"}
+controller: {spec: {persistence: {enabled: false}, extraConf: "SuspendTime=5\nResumeTimeout=120\n"}}
+nodeSets:
+  wave:
+    spec: {nodeNames: "wave-[0-1]", shape: {cpus: 2, realMemory: 400}, partition: {config: Default=YES}}
+    slurmd: {resources: {requests: {cpu: 10m, memory: 20Mi}}}
+`), 0o600))
+	helm(t, "install", "wave", "helm/slurm", "-n", c.ns, "-f", values)
+	wave := func(command ...string) (string, error) {
+		out, said, err := c.ExecPod(c.ctx, "wave-controller-0", nil, stack.ContainerSlurmctld, command...)
+		return strings.TrimSpace(out + said), err
+	}
+	c.eventually("its sinfo to answer", func() (bool, string) {
+		out, err := wave("sinfo", "-h", "-o", "%P %D %t")
+		return out == "wave* 2 idle~", fmt.Sprint(out, err)
+	})
+	here := c.sbatch("srun hostname", "-N2", "--ntasks-per-node=1")
+	id, err := wave("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "-N2", "--wrap=srun hostname")
+	require.NoError(t, err, id)
+	c.eventually("its job to end", func() (bool, string) {
+		out, err := wave("scontrol", "--oneliner", "show", "job", id)
+		return err == nil && strings.Contains(out, "JobState=COMPLETED") && strings.Contains(out, " Restarts=0 ") && strings.Contains(out, " NodeList=wave-[0-1] "), out
+	})
+	c.waitJob(here, "COMPLETED")
+	helm(t, "uninstall", "wave", "-n", c.ns, "--wait")
+	c.eventually("it to go", func() (bool, string) {
+		left := runKubectl(t, "-n", c.ns, "get", "controllers,nodesets,restapis,statefulsets,secrets,configmaps,pods", "-l", "slurmtide.io/controller=wave", "-o", "name")
+		return left == "", left
+	})
+	assert.Equal(t, before, c.restarts())
+	c.waitZero("cpu-[0-2]")
 }
 
 // testGone uninstalls the charts. What stays is what was there before, and slurmctld's state.
