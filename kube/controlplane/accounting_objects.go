@@ -127,7 +127,7 @@ func slurmdbdPod(a *v1alpha1.Accounting) corev1.PodSpec {
 			{Name: "config", VolumeSource: projected(sources...)},
 			// Secrets stay off disks.
 			{Name: "etc-slurm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
-			{Name: "run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			scratch(),
 		},
 	}
 	if spec.SecurityContext.FSGroup == nil {
@@ -148,8 +148,8 @@ func slurmdbdFiles(a *v1alpha1.Accounting) corev1.Container {
 func slurmdbd(a *v1alpha1.Accounting) corev1.Container {
 	d := container(ContainerSlurmdbd, containerOf(a.Spec.Slurmdbd), "slurmdbd", "-D")
 	d.Ports = []corev1.ContainerPort{{Name: "slurmdbd", ContainerPort: slurmdbdPort, Protocol: corev1.ProtocolTCP}}
-	// In /run/slurmdbd is the socket at which auth/slurm gives out credentials.
-	d.VolumeMounts = []corev1.VolumeMount{{Name: "etc-slurm", MountPath: etcDir, ReadOnly: true}, {Name: "run", MountPath: "/run/slurmdbd"}}
+	d.VolumeMounts = []corev1.VolumeMount{{Name: "etc-slurm", MountPath: etcDir, ReadOnly: true}}
+	withMounts(&d, scratchMounts(ContainerSlurmdbd, tmpDir, runSlurmdbdDir), a.Spec.Slurmdbd)
 	// It listens when it has its database in order. It is never ended for not doing so: it waits for the database by itself, and a conversion of tables by a new
 	// version takes its time.
 	d.ReadinessProbe = &corev1.Probe{

@@ -47,7 +47,7 @@ func loginLabels(s *v1alpha1.LoginSet) map[string]string {
 
 // LoginSetObjects are all objects of a LoginSet but its host keys, the files of which are in hostKeys. controller is the one that it refers to.
 func LoginSetObjects(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, hostKeys map[string][]byte, settings Settings) ([]Object, error) {
-	o := cmp.Or(s.Spec.Login, &v1alpha1.LoginOptions{}).DeepCopy()
+	o := cmp.Or(s.Spec.Login, &v1alpha1.DaemonOptions{}).DeepCopy()
 	if o.Image == "" && controller.Spec.Slurmctld != nil {
 		o.Image = controller.Spec.Slurmctld.Image
 		o.ImagePullPolicy = cmp.Or(o.ImagePullPolicy, controller.Spec.Slurmctld.ImagePullPolicy)
@@ -62,7 +62,7 @@ func LoginSetObjects(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, host
 	// Not in the hash: the key changes without a new pod.
 	files := labels.Merge(config, map[string]string{sshd.RootKeys: s.Spec.RootSSHAuthorizedKeys})
 	object := &corev1.ConfigMap{TypeMeta: typeMeta("v1", "ConfigMap"), ObjectMeta: meta(), Data: files}
-	template := podTemplate(&v1alpha1.PodOptions{Metadata: s.Spec.Template.Metadata}, ours, loginPod(s, controller, o, settings))
+	template := podTemplate(&s.Spec.Template, ours, loginPod(s, controller, o, settings))
 	read := maps.Clone(config) // by sshd, when it starts
 	if s.Spec.HostKeysRef != nil {
 		for _, name := range names { // those that are made never change
@@ -87,17 +87,16 @@ func loginService(s *v1alpha1.LoginSet, meta metav1.ObjectMeta) *corev1.Service 
 	}}
 }
 
-func loginPod(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, o *v1alpha1.LoginOptions, settings Settings) corev1.PodSpec {
-	pod := &s.Spec.Template.Spec
+func loginPod(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, o *v1alpha1.DaemonOptions, settings Settings) corev1.PodSpec {
 	spec := corev1.PodSpec{
 		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
-		SecurityContext: podSecurity(&v1alpha1.PodOptions{Spec: pod.PodSpecOptions}, uidSlurm, uidSlurm),
+		SecurityContext: podSecurity(&s.Spec.Template, uidSlurm, uidSlurm),
 		Containers:      []corev1.Container{loginSshd(s, o), sackd(s, controller, o, settings)},
-		Volumes: append(append([]corev1.Volume{}, pod.Volumes...),
-			corev1.Volume{Name: "slurmtide-run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-			corev1.Volume{Name: "slurmtide-key", VolumeSource: projected(secretKey(slurmKeyRef(controller), SlurmKey))},
-			corev1.Volume{Name: "slurmtide-sshd", VolumeSource: projected(items(configMap(loginName(s.Name)), sshd.ConfigFile, sshd.ExtraFile))},
-		),
+		Volumes: []corev1.Volume{
+			{Name: "slurmtide-run", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			{Name: "slurmtide-key", VolumeSource: projected(secretKey(slurmKeyRef(controller), SlurmKey))},
+			{Name: "slurmtide-sshd", VolumeSource: projected(items(configMap(loginName(s.Name)), sshd.ConfigFile, sshd.ExtraFile))},
+		},
 	}
 	spec.Volumes = append(spec.Volumes, sshd.KeyVolumes(hostKeysName(s), &s.Spec.SSHOptions, items(configMap(loginName(s.Name)), sshd.RootKeys))...)
 	spec.Volumes = append(spec.Volumes, sshd.UserVolumes(&s.Spec.UserOptions)...)
@@ -105,12 +104,13 @@ func loginPod(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, o *v1alpha1
 		sssd := container(ContainerSSSD, &v1alpha1.ContainerOptions{Image: o.Image, ImagePullPolicy: o.ImagePullPolicy})
 		spec.Containers = append(spec.Containers, sshd.SSSD(sssd, &s.Spec.UserOptions))
 	}
-	options(&spec, &v1alpha1.PodOptions{Spec: pod.PodSpecOptions})
+	options(&spec, &s.Spec.Template)
 	return spec
 }
 
-// loginSshd is root: it becomes the user who logs in. No program in the container can get more rights than its user has, sudo included.
-func loginSshd(s *v1alpha1.LoginSet, o *v1alpha1.LoginOptions) corev1.Container {
+// loginSshd is root: it becomes the user who logs in. No program in the container can get more rights than its user has, sudo included. Its root file system can be
+// written to: users work in it, and sites bring images of their own.
+func loginSshd(s *v1alpha1.LoginSet, o *v1alpha1.DaemonOptions) corev1.Container {
 	c := container(ContainerLogin, &o.ContainerOptions, "/usr/sbin/sshd", "-D", "-e", "-f", sshd.ConfigDir+"/"+sshd.ConfigFile)
 	sshd.AsRoot(&c,
 		"SETUID", "SETGID", // becoming the user
@@ -126,24 +126,23 @@ func loginSshd(s *v1alpha1.LoginSet, o *v1alpha1.LoginOptions) corev1.Container 
 			"grep", "-qs", fmt.Sprintf(":%04X 0*:0000 0A", sshPort), "/proc/net/tcp", "/proc/net/tcp6"}}},
 		PeriodSeconds: 5, TimeoutSeconds: 5,
 	}
-	withProbes(&c, &o.DaemonOptions)
+	withProbes(&c, o)
 	c.VolumeMounts = append([]corev1.VolumeMount{
 		{Name: "slurmtide-run", MountPath: runSlurmDir, ReadOnly: true},
 		{Name: "slurmtide-sshd", MountPath: sshd.ConfigDir, ReadOnly: true},
 	}, append(sshd.KeyMounts(), sshd.UserMounts(&s.Spec.UserOptions)...)...)
-	c.VolumeMounts = append(c.VolumeMounts, o.VolumeMounts...)
+	withMounts(&c, nil, o)
 	return c
 }
 
 // sackd is the only one with the key of auth/slurm: it vouches for who asks on its socket, by the kernel's word. It fetches slurm.conf from slurmctld,
 // which tells it of changes.
-func sackd(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, o *v1alpha1.LoginOptions, settings Settings) corev1.Container {
+func sackd(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, o *v1alpha1.DaemonOptions, settings Settings) corev1.Container {
 	c := container(ContainerSackd, &v1alpha1.ContainerOptions{Image: o.Image, ImagePullPolicy: o.ImagePullPolicy},
 		"/usr/sbin/sackd", "-D", // the whole path: with a new configuration it calls itself again by this name (sackd.c, _try_to_reconfig)
 		"--conf-server", confServer(controller, settings))
 	// The key is root's, mode 0440: sackd wants one that others cannot read, and there is no fsGroup.
 	c.SecurityContext.RunAsGroup = new(int64(0))
-	c.SecurityContext.ReadOnlyRootFilesystem = new(true)
 	c.Env = []corev1.EnvVar{{Name: "SLURM_SACK_KEY", Value: keysDir + "/" + SlurmKey}}
 	c.ReadinessProbe = &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-S", runSlurmDir + "/sack.socket"}}},

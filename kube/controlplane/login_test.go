@@ -45,11 +45,11 @@ func TestLoginSetObjects(t *testing.T) {
 		"plain": {loginSet(nil), hostKeyFiles("ssh_host_ecdsa_key", "ssh_host_ed25519_key")},
 		"full": {loginSet(func(s *v1alpha1.LoginSet) {
 			s.Spec.Replicas = new(int32(3))
-			s.Spec.Login = &v1alpha1.LoginOptions{
-				DaemonOptions: v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{
+			s.Spec.Login = &v1alpha1.DaemonOptions{
+				ContainerOptions: v1alpha1.ContainerOptions{
 					Image: "site/login:1", ImagePullPolicy: corev1.PullAlways, Args: []string{"-o", "LogLevel=VERBOSE"}, Env: []corev1.EnvVar{{Name: "TZ", Value: "Europe/Berlin"}},
 					Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Gi")}},
-				}},
+				},
 				VolumeMounts: []corev1.VolumeMount{{Name: "home", MountPath: "/home"}},
 			}
 			s.Spec.Template.Metadata = v1alpha1.PodMetadata{Labels: map[string]string{"team": "hpc"}, Annotations: map[string]string{"note": "x"}}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -112,6 +113,7 @@ func RestApiObjects(r *v1alpha1.RestApi, controller *v1alpha1.Controller, accoun
 		PeriodSeconds: 5,
 	}
 	withProbes(&c, r.Spec.Slurmrestd)
+	withMounts(&c, nil, r.Spec.Slurmrestd)
 	spec := corev1.PodSpec{
 		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
 		SecurityContext: podSecurity(&r.Spec.Template, uidSlurmrest, uidSlurmrest),
@@ -163,6 +165,7 @@ func options(spec *corev1.PodSpec, o *v1alpha1.PodOptions) {
 	spec.NodeSelector, spec.Affinity, spec.Tolerations = o.Spec.NodeSelector, o.Spec.Affinity, o.Spec.Tolerations
 	spec.PriorityClassName, spec.ImagePullSecrets = o.Spec.PriorityClassName, o.Spec.ImagePullSecrets
 	spec.HostUsers = o.Spec.HostUsers
+	spec.Volumes = slices.Concat(o.Spec.Volumes, spec.Volumes)
 }
 
 func podSecurity(o *v1alpha1.PodOptions, uid, gid int64) *corev1.PodSecurityContext {

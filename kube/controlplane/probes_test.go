@@ -47,7 +47,7 @@ func TestProbes(t *testing.T) {
 			return RestApiObjects(r, controller(nil), nil, settings)
 		},
 		ContainerLogin: func(o *v1alpha1.DaemonOptions) ([]Object, error) {
-			return LoginSetObjects(loginSet(func(s *v1alpha1.LoginSet) { s.Spec.Login = &v1alpha1.LoginOptions{DaemonOptions: *o} }), controller(nil), nil, settings)
+			return LoginSetObjects(loginSet(func(s *v1alpha1.LoginSet) { s.Spec.Login = o }), controller(nil), nil, settings)
 		},
 	}
 	for name, of := range daemon {

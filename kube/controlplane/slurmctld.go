@@ -90,7 +90,7 @@ func slurmctldPod(c *v1alpha1.Controller, s Settings) corev1.PodSpec {
 		TerminationGracePeriodSeconds: new(int64(30)),
 		SecurityContext:               podSecurity(&c.Spec.Template, uidSlurm, uidSlurm),
 		InitContainers:                []corev1.Container{directories(c), installPrograms(c, s), initialConfig(c)},
-		Containers:                    []corev1.Container{slurmctld(c), reconfigure(c, "run"), bridgesSlurmrestd(c)},
+		Containers:                    []corev1.Container{slurmctld(c), reconfigure(c, ContainerReconfigure, "run"), bridgesSlurmrestd(c)},
 		Volumes: []corev1.Volume{
 			{Name: "etc-slurm", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 			{Name: "programs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
@@ -99,6 +99,7 @@ func slurmctldPod(c *v1alpha1.Controller, s Settings) corev1.PodSpec {
 			{Name: keysVolume, VolumeSource: projected(secretKey(slurm, SlurmKey), secretKey(jwt, JWTKey))},
 			{Name: "jwt-key", VolumeSource: projected(secretKey(jwt, JWTKey))},
 			{Name: "token", VolumeSource: serviceAccountToken()},
+			scratch(),
 		},
 	}
 	if spec.SecurityContext.FSGroup == nil {
@@ -146,14 +147,12 @@ func installPrograms(c *v1alpha1.Controller, s Settings) corev1.Container {
 
 // initialConfig puts the configuration in place that slurmctld starts with.
 func initialConfig(c *v1alpha1.Controller) corev1.Container {
-	i := reconfigure(c, "init")
-	i.Name = "config"
-	return i
+	return reconfigure(c, "config", "init")
 }
 
 // reconfigure gives slurmctld new configurations that it has found good.
-func reconfigure(c *v1alpha1.Controller, command string) corev1.Container {
-	r := container(ContainerReconfigure, containerOf(c.Spec.Slurmctld), programDir+"/reconfigure", command)
+func reconfigure(c *v1alpha1.Controller, name, command string) corev1.Container {
+	r := container(name, containerOf(c.Spec.Slurmctld), programDir+"/reconfigure", command)
 	r.Args = nil
 	r.Resources = small()
 	r.Env = append(r.Env, fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_NAMESPACE", "metadata.namespace"))
@@ -166,6 +165,8 @@ func reconfigure(c *v1alpha1.Controller, command string) corev1.Container {
 		{Name: stateVolume, SubPath: "slurmctld", MountPath: stateDir},
 		{Name: "token", MountPath: inplace.ServiceAccountDir, ReadOnly: true},
 	}
+	// The slurmctld that tries a configuration wants what the real one has: its socket, and where the user's lines may have files.
+	withMounts(&r, append(scratchMounts(name, tmpDir, runSlurmctldDir), scratchMounts(ContainerSlurmctld, logDir)...), c.Spec.Slurmctld)
 	return r
 }
 
@@ -181,6 +182,7 @@ func slurmctld(c *v1alpha1.Controller) corev1.Container {
 		{Name: stateVolume, SubPath: "spool", MountPath: spoolDir},
 		{Name: "programs", SubPath: "bin", MountPath: programDir, ReadOnly: true},
 	}
+	withMounts(&s, scratchMounts(ContainerSlurmctld, tmpDir, runSlurmctldDir, logDir), c.Spec.Slurmctld)
 	probe := func(period, failures int32, args ...string) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: append([]string{programDir + "/reconfigure"}, args...)}},
@@ -277,14 +279,14 @@ func bridge(c *v1alpha1.Controller, s Settings) corev1.Container {
 	return b
 }
 
-// container is one with the user's options, and without rights.
+// container is one with the user's options, and without rights. What it writes goes to volumes.
 func container(name string, o *v1alpha1.ContainerOptions, command ...string) corev1.Container {
 	o = cmp.Or(o, &v1alpha1.ContainerOptions{}).DeepCopy()
 	c := corev1.Container{
 		Name: name, Image: o.Image, ImagePullPolicy: o.ImagePullPolicy, Command: command, Args: o.Args, Env: o.Env, Resources: o.Resources,
 		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}
 	if c.Resources.Requests == nil && c.Resources.Limits == nil && c.Resources.Claims == nil {

@@ -127,7 +127,8 @@ func userMounts(u *v1alpha1.UserOptions, ask bool) (mounts []corev1.VolumeMount)
 	return mounts
 }
 
-// SSSD runs sssd with a copy of its file, of which it wants to be the owner. When the file changes, it is started again. c is the container without what makes
+// SSSD runs sssd with a copy of its file, of which it wants to be the owner. It writes that, its caches and its logs where its image has them: the root file system
+// is not read-only. When the file changes, it is started again. c is the container without what makes
 // it sssd's.
 func SSSD(c corev1.Container, u *v1alpha1.UserOptions) corev1.Container {
 	const ours = "/etc/sssd/sssd.conf"

@@ -144,8 +144,8 @@ func (p *plane) testSSSD(t *testing.T, home corev1.Volume) {
 	ref := v1alpha1.UserOptions{SssdConfRef: &v1alpha1.KeyRef{Name: "sssd", Key: "sssd.conf"}}
 	_, err := p.tide.SlurmtideV1alpha1().LoginSets(p.ns).Create(p.ctx, &v1alpha1.LoginSet{ObjectMeta: metav1.ObjectMeta{Name: "site"}, Spec: v1alpha1.LoginSetSpec{
 		ControllerRef: v1alpha1.ObjectRef{Name: "tide"}, UserOptions: ref, SSHOptions: v1alpha1.SSHOptions{ExtraSshdConfig: "PasswordAuthentication yes\n"},
-		Login:    &v1alpha1.LoginOptions{VolumeMounts: []corev1.VolumeMount{{Name: "home", MountPath: "/home"}}},
-		Template: v1alpha1.LoginPodOptions{Spec: v1alpha1.LoginPodSpecOptions{Volumes: []corev1.Volume{home}}},
+		Login:    &v1alpha1.DaemonOptions{VolumeMounts: []corev1.VolumeMount{{Name: "home", MountPath: "/home"}}},
+		Template: v1alpha1.PodOptions{Spec: v1alpha1.PodSpecOptions{Volumes: []corev1.Volume{home}}},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	p.createHomeSet("people", "people-[0-1]", home, func(set *v1alpha1.NodeSet) {

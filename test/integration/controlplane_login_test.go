@@ -139,8 +139,8 @@ func (p *plane) createLoginSet(home corev1.Volume) {
 		ControllerRef: v1alpha1.ObjectRef{Name: "tide"},
 		SSHOptions:    v1alpha1.SSHOptions{AuthorizedKeysRefs: []v1alpha1.ObjectRef{{Name: "keys"}}},
 		UserOptions:   v1alpha1.UserOptions{UsersRef: &v1alpha1.ObjectRef{Name: "users"}},
-		Login:         &v1alpha1.LoginOptions{VolumeMounts: []corev1.VolumeMount{{Name: "home", MountPath: "/home"}}},
-		Template:      v1alpha1.LoginPodOptions{Spec: v1alpha1.LoginPodSpecOptions{Volumes: []corev1.Volume{home}}},
+		Login:         &v1alpha1.DaemonOptions{VolumeMounts: []corev1.VolumeMount{{Name: "home", MountPath: "/home"}}},
+		Template:      v1alpha1.PodOptions{Spec: v1alpha1.PodSpecOptions{Volumes: []corev1.Volume{home}}},
 	}}, metav1.CreateOptions{})
 	require.NoError(p.t, err)
 	p.eventually("the missing keys to be told", func() (bool, string) {

@@ -61,12 +61,12 @@ type LoginSetSpec struct {
 	// The container with sshd, where users work. Its image is also that of sackd and sssd. Default image: that of the Controller's slurmctld.
 	//
 	// +optional
-	Login *LoginOptions `json:"login,omitempty"`
+	Login *DaemonOptions `json:"login,omitempty"`
 
 	// Settings of the pods.
 	//
 	// +optional
-	Template LoginPodOptions `json:"template,omitempty"`
+	Template PodOptions `json:"template,omitempty"`
 
 	SSHOptions `json:",inline"`
 
@@ -77,41 +77,6 @@ type LoginSetSpec struct {
 	// +optional
 	// +kubebuilder:default={type: ClusterIP, port: 22}
 	Service LoginService `json:"service,omitempty"`
-}
-
-// LoginOptions are the settings of the container with sshd.
-type LoginOptions struct {
-	DaemonOptions `json:",inline"`
-
-	// Where volumes of spec.template.spec.volumes are mounted: home directories, for example, which jobs need at the same place.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxItems=64
-	// +listType=map
-	// +listMapKey=mountPath
-	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
-}
-
-// LoginPodOptions are the settings of a login pod that are left to the user, where a pod template has them.
-type LoginPodOptions struct {
-	// +optional
-	Metadata PodMetadata `json:"metadata,omitzero"`
-
-	// +optional
-	Spec LoginPodSpecOptions `json:"spec,omitzero"`
-}
-
-// LoginPodSpecOptions are fields of a pod spec.
-type LoginPodSpecOptions struct {
-	PodSpecOptions `json:",inline"`
-
-	// Volumes for spec.login.volumeMounts.
-	//
-	// +optional
-	// +kubebuilder:validation:MaxItems=64
-	// +listType=map
-	// +listMapKey=name
-	Volumes []corev1.Volume `json:"volumes,omitempty"`
 }
 
 // LoginService is how pods are reached. The Service is called <name>-login.

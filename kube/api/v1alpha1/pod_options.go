@@ -35,7 +35,7 @@ type ContainerOptions struct {
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 }
 
-// DaemonOptions are the settings of a daemon's container: those of any, and when Kubernetes takes it for dead. What the probes ask is Slurmtide's.
+// DaemonOptions are the settings of a daemon's container: those of any, its volumes, and when Kubernetes takes it for dead. What the probes ask is Slurmtide's.
 type DaemonOptions struct {
 	ContainerOptions `json:",inline"`
 
@@ -53,6 +53,15 @@ type DaemonOptions struct {
 	//
 	// +optional
 	ReadinessProbe *ProbeOptions `json:"readinessProbe,omitempty"`
+
+	// Where volumes of spec.template.spec.volumes are mounted: home directories in login pods, for example, which jobs need at the same place, or, as the root file
+	// systems of the daemons are read-only, a directory for slurmctld's log files.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=mountPath
+	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 }
 
 // ProbeOptions are the times of a probe. Those that are not given are Slurmtide's, or else Kubernetes'.
@@ -136,6 +145,14 @@ type PodSpecOptions struct {
 	//
 	// +optional
 	HostUsers *bool `json:"hostUsers,omitempty"`
+
+	// Volumes for volumeMounts, beside Slurmtide's own, whose names cannot be used again.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	Volumes []corev1.Volume `json:"volumes,omitempty"`
 }
 
 // PodSecurityOptions are users and groups of a pod.

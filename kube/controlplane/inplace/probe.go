@@ -87,7 +87,7 @@ func speaksHTTP(version string) bool {
 }
 
 // localProbe asks the slurmctld that reads the slurm.conf in etc, at the address of its host, which the kubelet has in /etc/hosts: that is the only one on which
-// slurmctld listens with CommunicationParameters=NoCtldInAddrAny. scratch is a directory that lasts as long as the container.
+// slurmctld listens with CommunicationParameters=NoCtldInAddrAny. scratch is a directory that lasts as long as the container, or longer.
 func localProbe(scontrol, etc, host, scratch string, now func() time.Time) Probe {
 	port := func() (string, error) {
 		f, err := confOf(etc)

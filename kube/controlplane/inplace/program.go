@@ -46,10 +46,15 @@ func Program(args []string, getenv func(string) string, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	switch flags.Arg(0) {
-	case "init":
-		err = agent.Init(ctx)
-	case "run":
-		err = agent.Run(ctx)
+	case "init", "run":
+		if err := removeChecks(os.TempDir()); err != nil {
+			log.Warn("removing what an earlier try of a configuration has left", "error", err)
+		}
+		act := agent.Run
+		if flags.Arg(0) == "init" {
+			act = agent.Init
+		}
+		err = act(ctx)
 	case "ready", "live":
 		probe := localProbe("scontrol", *etc, host, filepath.Join(os.TempDir(), "slurmtide-probe"), time.Now)
 		if flags.Arg(0) == "ready" {

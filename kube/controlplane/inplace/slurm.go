@@ -31,6 +31,8 @@ const (
 	// maxReason is the most that is said of a refusal, in bytes: it ends in a condition.
 	maxReason = 2000
 	slurmUser = "slurm"
+	// checkPrefix begins the names of directories in which configurations are tried.
+	checkPrefix = "slurmtide-check-"
 	// slurmTime is how scontrol writes times.
 	slurmTime = "2006-01-02T15:04:05"
 )
@@ -48,7 +50,7 @@ type Local struct {
 // Check starts a slurmctld with the files in a directory, on a port and with a state of its own, and ends it as soon as it has become primary: by
 // then it has read them all. It takes part in nothing: see alone.
 func (l Local) Check(ctx context.Context, files map[string]string) error {
-	dir, err := os.MkdirTemp("", "check-")
+	dir, err := os.MkdirTemp("", checkPrefix)
 	if err != nil {
 		return err
 	}
@@ -108,6 +110,15 @@ func (l Local) Check(ctx context.Context, files map[string]string) error {
 		said = []string{fmt.Sprintf("it ended without a word: %v", err)}
 	}
 	return &Rejected{strings.ReplaceAll(shorten(said), dir+"/", l.Etc+"/")}
+}
+
+// removeChecks removes what checks have left that ended with their container, keys among it: the directory lasts as long as the pod.
+func removeChecks(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, checkPrefix+"*"))
+	for _, one := range left {
+		err = errors.Join(err, os.RemoveAll(one))
+	}
+	return err
 }
 
 // reap collects what is left of a group that was killed: as the first process of a container this one inherits slurmscriptd, and nobody else does.
