@@ -165,3 +165,16 @@ func TestEnded(t *testing.T) {
 	_, _, err := podBehind(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }).Ended(t.Context(), since)
 	require.ErrorContains(t, err, "get pod p: the API server answers 404 Not Found")
 }
+
+// What is left of a check that was killed, keys among it, goes; what others have in the directory stays.
+func TestRemoveChecks(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, checkPrefix+"1", "state"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, checkPrefix+"1", "slurm.key"), []byte("key"), 0o400))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "theirs"), nil, 0o600))
+	require.NoError(t, removeChecks(dir))
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+	assert.Equal(t, "theirs", left[0].Name())
+}
