@@ -26,10 +26,13 @@ func scratch() corev1.Volume {
 	return corev1.Volume{Name: scratchVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 }
 
+// scratchName is what a directory is called in its container's part of the volume.
+func scratchName(dir string) string { return strings.ReplaceAll(dir[1:], "/", "-") }
+
 // scratchMounts are directories that a container has for itself.
 func scratchMounts(container string, dirs ...string) (mounts []corev1.VolumeMount) {
 	for _, dir := range dirs {
-		mounts = append(mounts, corev1.VolumeMount{Name: scratchVolume, SubPath: container + "/" + strings.ReplaceAll(dir[1:], "/", "-"), MountPath: dir})
+		mounts = append(mounts, corev1.VolumeMount{Name: scratchVolume, SubPath: container + "/" + scratchName(dir), MountPath: dir})
 	}
 	return mounts
 }

@@ -121,7 +121,9 @@ func TestMounts(t *testing.T) {
 		}
 		var want []string
 		switch c.Name {
-		case ContainerSlurmctld, ContainerReconfigure, "config":
+		case "directories": // makes the others'
+			want = []string{"/volumes/scratch scratch/"}
+		case ContainerSlurmctld, ContainerReconfigure, containerConfig:
 			want = []string{"/tmp scratch/" + c.Name + "/tmp", "/run/slurmctld scratch/" + c.Name + "/run-slurmctld", "/var/log/slurm/ logs/", "/var/log/site logs/site"}
 		}
 		assert.Equal(t, want, at, c.Name)

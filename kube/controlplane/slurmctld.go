@@ -28,6 +28,8 @@ const (
 	keptDir    = "/var/spool/slurmtide-config"
 )
 
+const containerConfig = "config"
+
 const (
 	stateVolume = "statesave"
 	keysVolume  = "keys"
@@ -124,14 +126,16 @@ func slurmctldPod(c *v1alpha1.Controller, s Settings) corev1.PodSpec {
 }
 
 // directories makes the parts of the state volume, so that they belong to SlurmUser without anything running as root. The volume's
-// root is group-writable and set-group-ID because of fsGroup; the spool and the programs want neither.
+// root is group-writable and set-group-ID because of fsGroup; the spool and the programs want neither. The same goes for the directories of slurmctld's sockets, of
+// which it complains if they are another's.
 func directories(c *v1alpha1.Controller) corev1.Container {
 	d := container("directories", containerOf(c.Spec.Slurmctld), "/bin/sh", "-euc",
-		spools(c)+fmt.Sprintf("mkdir -p state/slurmctld %[1]s state/config programs/bin; chmod g-s state/slurmctld %[1]s state/config programs/bin; chmod 0755 state/slurmctld state/config programs/bin; chmod 0700 %[1]s", spoolOf(c)))
+		spools(c)+fmt.Sprintf("mkdir -p state/slurmctld %[1]s state/config programs/bin; chmod g-s state/slurmctld %[1]s state/config programs/bin; chmod 0755 state/slurmctld state/config programs/bin; chmod 0700 %[1]s", spoolOf(c))+
+			fmt.Sprintf("; for c in %s %s %s; do mkdir -p scratch/$c/%[4]s; chmod 0755 scratch/$c/%[4]s; done", containerConfig, ContainerReconfigure, ContainerSlurmctld, scratchName(runSlurmctldDir)))
 	d.Args = nil
 	d.Env = append(d.Env, fieldEnv("POD_NAME", "metadata.name"))
 	d.WorkingDir = "/volumes"
-	d.VolumeMounts = []corev1.VolumeMount{{Name: stateVolume, MountPath: "/volumes/state"}, {Name: "programs", MountPath: "/volumes/programs"}}
+	d.VolumeMounts = []corev1.VolumeMount{{Name: stateVolume, MountPath: "/volumes/state"}, {Name: "programs", MountPath: "/volumes/programs"}, {Name: scratchVolume, MountPath: "/volumes/scratch"}}
 	return d
 }
 
@@ -147,7 +151,7 @@ func installPrograms(c *v1alpha1.Controller, s Settings) corev1.Container {
 
 // initialConfig puts the configuration in place that slurmctld starts with.
 func initialConfig(c *v1alpha1.Controller) corev1.Container {
-	return reconfigure(c, "config", "init")
+	return reconfigure(c, containerConfig, "init")
 }
 
 // reconfigure gives slurmctld new configurations that it has found good.
