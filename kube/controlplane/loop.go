@@ -290,10 +290,18 @@ func informer[L runtime.Object](kube groups.Interface, of interface {
 	return i
 }
 
-// slim leaves out what nobody looks at, and is half of a small object.
+// slim leaves out what nobody looks at, and is half of a small object. Of pods only their metadata and how they are counts.
 func slim(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
 		o.SetManagedFields(nil)
+	}
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.Spec = corev1.PodSpec{}
+		for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+			for i, s := range all {
+				all[i] = corev1.ContainerStatus{Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState, Ready: s.Ready}
+			}
+		}
 	}
 	return object, nil
 }
