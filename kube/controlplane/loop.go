@@ -153,7 +153,7 @@ func newLoop(kube groups.Interface, tide versioned.Interface, d dynamic.Interfac
 
 // Run works until ctx is done.
 func (l *Loop) Run(ctx context.Context) error {
-	recorder, stop, err := events.Start(ctx, l.kube, "slurmtide.io/controller")
+	recorder, stop, err := events.Start(ctx, l.kube, "slurmtide.io/controller", func() { l.o.Metrics.wrote("events") })
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Name: "slurmtide_controller_failures_total", Help: "Times that an object could not be handled, and was tried again, by its kind.",
 		}, []string{"kind"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slurmtide_controller_writes_total", Help: "Writing requests to the API server, by what was written; Events are not counted.",
+			Name: "slurmtide_controller_writes_total", Help: "Writing requests to the API server, by what was written.",
 		}, []string{"resource"}),
 	}
 	for _, kind := range append(Kinds(), kindNodeSet) { // a counter that begins with its first failure hides that one from increase()

@@ -31,11 +31,12 @@ const (
 type Recorder = events.EventRecorder
 
 // Start returns a recorder for what source ("slurmtide.io/bridge") sees; it works until stop, and neither it nor anything that it does waits for the API server.
+// wrote, if there is one, is called for each request that writes.
 //
 // Events of the same type, reason, action and note about the same object are one, until there was none for six minutes: client-go's broadcaster makes it with the first, notes
 // with the second that it is a series, and counts the others without a write, but for one when the series ends. See newest for what the same note is.
-func Start(ctx context.Context, kube groups.Interface, source string) (recorder Recorder, stop func(), err error) {
-	broadcaster := events.NewBroadcaster(newLimited(&events.EventSinkImpl{Interface: kube.EventsV1()}))
+func Start(ctx context.Context, kube groups.Interface, source string, wrote func()) (recorder Recorder, stop func(), err error) {
+	broadcaster := events.NewBroadcaster(newLimited(&events.EventSinkImpl{Interface: kube.EventsV1()}, wrote))
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		broadcaster.Shutdown()
 		return nil, nil, fmt.Errorf("starting to record Events: %w", err)
@@ -111,14 +112,18 @@ func (n *newest) mark(of matter, note string) string {
 type limited struct {
 	events.EventSink
 	object *record.EventCorrelator // for its filter of spam
+	wrote  func()
 
 	mu    sync.Mutex
 	kinds map[string]flowcontrol.PassiveRateLimiter
 }
 
-func newLimited(to events.EventSink) *limited {
+func newLimited(to events.EventSink, wrote func()) *limited {
+	if wrote == nil {
+		wrote = func() {}
+	}
 	return &limited{
-		EventSink: to, kinds: map[string]flowcontrol.PassiveRateLimiter{},
+		EventSink: to, wrote: wrote, kinds: map[string]flowcontrol.PassiveRateLimiter{},
 		object: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{BurstSize: objectBurst, QPS: objectRate}),
 	}
 }
@@ -147,6 +152,7 @@ func (l *limited) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Even
 	if !l.mayWrite(e) {
 		return e, nil // should there be more of it, that makes it
 	}
+	l.wrote()
 	return l.EventSink.Create(ctx, e)
 }
 
@@ -155,5 +161,6 @@ func (l *limited) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*e
 	if !l.mayWrite(e) {
 		return e, nil
 	}
+	l.wrote()
 	return l.EventSink.Patch(ctx, e, data)
 }

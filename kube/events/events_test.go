@@ -21,6 +21,7 @@ type told struct {
 	*testing.T
 	kube *fake.Clientset
 	Recorder
+	counted *int
 }
 
 // recording runs a test in a bubble of fake time.
@@ -28,10 +29,14 @@ func recording(t *testing.T, test func(*told)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		kube := fake.NewClientset()
-		recorder, stop, err := Start(t.Context(), kube, "slurmtide.io/bridge")
+		var counted int
+		recorder, stop, err := Start(t.Context(), kube, "slurmtide.io/bridge", func() { counted++ })
 		require.NoError(t, err)
 		defer stop()
-		test(&told{t, kube, recorder})
+		r := &told{t, kube, recorder, &counted}
+		test(r)
+		synctest.Wait()
+		assert.Equal(t, r.writes(""), counted)
 	})
 }
 

@@ -212,7 +212,7 @@ func (c *Client) event(about *corev1.ObjectReference, kind, reason, action, note
 }
 
 func (c *Client) startRecorder(ctx context.Context) (stop func(), err error) {
-	recorder, end, err := events.Start(ctx, c.kube, "slurmtide.io/bridge")
+	recorder, end, err := events.Start(ctx, c.kube, "slurmtide.io/bridge", nil)
 	if err != nil {
 		return nil, err
 	}
