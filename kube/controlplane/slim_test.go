@@ -1,0 +1,50 @@
+package controlplane
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What the cache leaves out of pods must change nothing that is said of them.
+func TestSlimPods(t *testing.T) {
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "fatal: no key"}}
+	for name, status := range map[string]corev1.PodStatus{
+		"nothing":       {},
+		"unschedulable": {Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}}},
+		"answers":       {ContainerStatuses: []corev1.ContainerStatus{{Name: ContainerSlurmctld, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
+		"init fails":    {InitContainerStatuses: []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}, LastTerminationState: ended}}},
+		"ended":         {ContainerStatuses: []corev1.ContainerStatus{{Name: ContainerSlurmctld, State: ended}}},
+		"silent host": {
+			Conditions:        []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: ContainerSlurmctld, Ready: true}},
+		},
+	} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", Labels: map[string]string{LabelController: "c"}, Annotations: map[string]string{AnnotationWanted: "h"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
+			Spec:       corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: ContainerSlurmctld}}}, Status: status,
+		}
+		for i := range pod.Status.ContainerStatuses {
+			pod.Status.ContainerStatuses[i].Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}
+		}
+		got, err := slim(pod.DeepCopy())
+		require.NoError(t, err)
+		kept, ok := got.(*corev1.Pod)
+		require.True(t, ok)
+		assert.Equal(t, available(pod), available(kept), name)
+		assert.Equal(t, runs(pod, ContainerSlurmctld), runs(kept, ContainerSlurmctld), name)
+		reason, message := loginTrouble(pod)
+		keptReason, keptMessage := loginTrouble(kept)
+		assert.Equal(t, []string{reason, message}, []string{keptReason, keptMessage}, name)
+		pod.ManagedFields = nil
+		assert.Equal(t, pod.ObjectMeta, kept.ObjectMeta, name)
+		assert.Empty(t, kept.Spec, name)
+		for _, s := range kept.Status.ContainerStatuses {
+			assert.Nil(t, s.Resources, name)
+		}
+	}
+}
