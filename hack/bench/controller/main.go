@@ -1,5 +1,6 @@
 // Command controller measures slurmtide controller with many clusters, on the Kubernetes that KUBECONFIG names, and prints one JSON object; see
-// type result. The clusters are real: each has a slurmctld, a slurmrestd and a bridge that run, and NodeSets whose nodes are off.
+// type result. The clusters are real: each has a slurmctld, a slurmrestd and a bridge that run, and NodeSets whose nodes are off. Each fifth has a RestApi, a LoginSet and
+// a Token, too. There is no Accounting: that needs a database.
 package main
 
 import (
@@ -39,6 +40,8 @@ import (
 type result struct {
 	Clusters int `json:"clusters"`
 	NodeSets int `json:"nodesets"`
+	// Others are RestApis, LoginSets and Tokens, so many of each.
+	Others int `json:"others"`
 	// Ready is from the first create until every Controller is available with its configuration in force, in seconds.
 	Ready float64 `json:"ready_s"`
 	RSS   float64 `json:"rss_mib"` // the most that was seen
@@ -56,6 +59,9 @@ type result struct {
 	Writes float64            `json:"idle_writes"`
 	By     map[string]float64 `json:"idle_writes_by_resource"`
 }
+
+// othersEach is for how many clusters there is one object of each other kind.
+const othersEach = 5
 
 // label marks the namespaces that are made here.
 const label = "slurmtide.io/bench-controller"
@@ -122,9 +128,15 @@ func run(ctx context.Context, program, version, address string, clusters, sets i
 	defer func() { err = errors.Join(err, b.clean(context.WithoutCancel(ctx))) }() // first: it takes its finalizers away
 
 	began := time.Now()
-	r = result{Clusters: clusters, NodeSets: sets}
+	r = result{Clusters: clusters, NodeSets: sets, Others: (clusters + othersEach - 1) / othersEach}
 	for i := range clusters {
 		if err := b.cluster(i, sets/clusters, version); err != nil {
+			return r, err
+		}
+		if i%othersEach != 0 {
+			continue
+		}
+		if err := b.others(fmt.Sprintf("bench-c%d", i)); err != nil {
 			return r, err
 		}
 	}
@@ -227,6 +239,15 @@ func (b *bench) cluster(i, sets int, version string) error {
 		}
 	}
 	return nil
+}
+
+// others makes one object of each other kind for a cluster. They have no pods: those would take the processors, and the controller does the same for them.
+func (b *bench) others(name string) error {
+	tide, meta, ref := b.tide.SlurmtideV1alpha1(), metav1.ObjectMeta{Name: name}, v1alpha1.ObjectRef{Name: name}
+	_, restAPI := tide.RestApis(name).Create(b.ctx, &v1alpha1.RestApi{ObjectMeta: meta, Spec: v1alpha1.RestApiSpec{ControllerRef: ref, Replicas: new(int32)}}, metav1.CreateOptions{})
+	_, loginSet := tide.LoginSets(name).Create(b.ctx, &v1alpha1.LoginSet{ObjectMeta: meta, Spec: v1alpha1.LoginSetSpec{ControllerRef: ref, Replicas: new(int32)}}, metav1.CreateOptions{})
+	_, token := tide.Tokens(name).Create(b.ctx, &v1alpha1.Token{ObjectMeta: meta, Spec: v1alpha1.TokenSpec{ControllerRef: &ref, Username: "slurm"}}, metav1.CreateOptions{})
+	return errors.Join(restAPI, loginSet, token)
 }
 
 // ready waits until every Controller is available with its configuration in force.

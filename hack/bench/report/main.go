@@ -232,7 +232,7 @@ func run(resumeFile, clusterFile, controllerFile, engineFile, scalerFile, demand
 	add("memory of what was decoded", q.DecodeMiB, 0, "MiB")
 	add("demand reckoned from it", q.Demand*1000, 300, "ms")
 	add("the same, memory", q.DemandMiB, 200, "MiB")
-	add(fmt.Sprintf("controller with %d clusters and %d NodeSets, memory", k.Clusters, k.NodeSets), k.RSS, 60, "MiB")
+	add(fmt.Sprintf("controller with %d clusters and %d NodeSets, memory", k.Clusters, k.NodeSets), k.RSS*1.048576, 60, "MB")
 	add("the same, an object handled when all are up, p99 (a bucket's bound)", k.Handling, 50, "ms")
 	add("the same, median", k.Median, 0, "ms")
 	add("one Secret read meanwhile, p99 (the API server and the machine)", k.Reading, 0, "ms")
