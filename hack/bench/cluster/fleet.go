@@ -6,9 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -40,7 +38,8 @@ type fleet struct {
 	CPU        float64 `json:"cpu_s"`
 	RSS        float64 `json:"rss_mib"` // afterwards
 	// RPC is slurmctld's own time for the requests of SlurmUser, by which slurmrestd and the programs speak (sdiag), in seconds.
-	RPC float64 `json:"slurmctld_rpc_s"`
+	RPC  float64 `json:"slurmctld_rpc_s"`
+	Load load    `json:"slurmctld_load"`
 }
 
 const (
@@ -208,23 +207,18 @@ func (b *bench) fleet(f *fleet) error {
 		}
 	}
 	f.SlurmCalls, f.CPU, f.RSS = after.requests-before.requests, after.cpu-before.cpu, after.rss
-	text, err := b.sh("sdiag")
+	d, err := b.diag()
 	if err != nil {
 		return err
 	}
-	f.RPC, err = userTime(text, "slurm")
-	return err
-}
-
-var userLine = regexp.MustCompile(`(?m)^\s*(\S+)\s+\(\s*\d+\)\s+count:\d+\s+ave_time:\d+\s+total_time:(\d+)`)
-
-// userTime reads from sdiag's page how many seconds slurmctld took for the requests of a user.
-func userTime(text, user string) (float64, error) {
-	for _, m := range userLine.FindAllStringSubmatch(text, -1) {
-		if m[1] == user {
-			micros, err := strconv.ParseFloat(m[2], 64)
-			return micros / 1e6, err
+	f.Load.add(d, true)
+	for _, u := range d.Users {
+		if u.Name == "slurm" {
+			f.RPC = u.Time / 1e6
 		}
 	}
-	return 0, fmt.Errorf("sdiag tells nothing of user %s:\n%s", user, text)
+	if f.RPC == 0 {
+		return errors.New("sdiag tells nothing of the user slurm")
+	}
+	return nil
 }

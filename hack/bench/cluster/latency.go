@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/slurmtide/slurmtide/exporter"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
 
@@ -22,6 +24,10 @@ type latency struct {
 	Up samples `json:"up_s"`
 	// Zero is from powering all nodes down, at once, until Slurm shows them powered down and no pod is left.
 	Zero samples `json:"zero_s"`
+	// What slurmctld did for each of the three; for the first two until the job ran.
+	FromZeroLoad load `json:"from_zero_load"`
+	UpLoad       load `json:"up_load"`
+	ZeroLoad     load `json:"zero_load"`
 }
 
 // bare is how long pods like the bridge's take, created directly all at once: from the first create to the last one Running, in seconds.
@@ -31,11 +37,12 @@ type bare struct {
 }
 
 // timeJob prints the nanoseconds from just before a job of some kind is submitted until it runs, looked at every 50 ms, where
-// slurmctld runs. It begins at any moment of a second: slurmctld works by the second, and runs one after the other would always
+// slurmctld runs, and then sdiag's page of that time. It begins at any moment of a second: slurmctld works by the second, and runs one after the other would always
 // meet the same moment of its.
 const timeJob = `
 kind=%s n=%d
 sleep "0.$(printf %%03d $((RANDOM %% 1000)))"
+sdiag --reset >/dev/null
 t0=$(date +%%s%%N)
 case $kind in
 batch) sbatch --quiet --job-name=timed --output=/dev/null -N$n --exclusive --wrap 'sleep 600' ;;
@@ -50,6 +57,7 @@ for ((i = 0; i < 4000; i++)); do
 	sleep 0.05
 done
 t1=$(date +%%s%%N)
+page=$(sdiag --json)
 [ $runs = $want ] || { echo "$runs of $want jobs run: $(squeue -h -r -n timed)" >&2; exit 1; }
 scancel -n timed
 for ((i = 0; i < 600; i++)); do
@@ -57,40 +65,72 @@ for ((i = 0; i < 600; i++)); do
 	sleep 0.1
 done
 echo $((t1 - t0))
+echo "$page"
 `
 
-// job runs a job on n nodes and returns the seconds until it ran.
-func (b *bench) job(kind string, n int) (float64, error) {
+// job runs a job on n nodes and returns the seconds until it ran, and what slurmctld did meanwhile.
+func (b *bench) job(kind string, n int) (float64, exporter.Diag, error) {
 	out, err := b.sh(fmt.Sprintf(timeJob, kind, n))
 	if err != nil {
-		return 0, fmt.Errorf("%s job of %d nodes: %w", kind, n, err)
+		return 0, exporter.Diag{}, fmt.Errorf("%s job of %d nodes: %w", kind, n, err)
 	}
-	ns, err := strconv.ParseInt(out, 10, 64)
-	return float64(ns) / 1e9, err
+	return timed(out)
+}
+
+// timed reads nanoseconds and, below them, sdiag's page.
+func timed(out string) (float64, exporter.Diag, error) {
+	first, page, _ := strings.Cut(out, "\n")
+	ns, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return 0, exporter.Diag{}, err
+	}
+	d, err := readDiag(page)
+	return float64(ns) / 1e9, d, err
 }
 
 // zero powers all nodes of the partition down and waits until nothing is left of them. It returns the seconds that took.
-func (b *bench) zero(partition string) (float64, error) {
+func (b *bench) zero(partition string) (float64, error) { return b.zeroAfter("", partition) }
+
+// zeroCounted is zero for all nodes, with what slurmctld did meanwhile.
+func (b *bench) zeroCounted(s *samples, l *load, types bool) error {
+	v, err := b.zeroAfter(resetDiag, "all")
+	if err != nil {
+		return err
+	}
+	s.add(v)
+	d, err := b.diag()
+	l.add(d, types)
+	return err
+}
+
+// zeroAfter is zero, with a line of script before the nodes are powered down. slurmctld is asked only when the pods are gone, lest sdiag
+// count that more than what it is to count.
+func (b *bench) zeroAfter(script, partition string) (float64, error) {
 	began := time.Now()
 	_, err := b.sh("p=" + partition + `
 up=$(sinfo -h -N -p $p -o '%N %T' | awk '$2 !~ /~$/ {print $1}' | sort -u | paste -sd,)
-[ -z "$up" ] || scontrol update nodename="$up" state=power_down
-for ((i = 0; i < 3000; i++)); do
-	sinfo -h -N -p $p -o %T | grep -qv '~$' || exit 0
-	sleep 0.2
-done
-echo "nodes are not powered down: $(sinfo -h -p $p -o '%N %T')" >&2
-exit 1`)
+` + script + `[ -z "$up" ] || scontrol update nodename="$up" state=power_down`)
 	if err != nil {
 		return 0, err
 	}
-	return time.Since(began).Seconds(), b.eventually(time.Minute, func() (bool, string, error) {
+	err = b.eventually(fleetPatient, func() (bool, string, error) {
 		left, err := b.kube.CoreV1().Pods(b.Options.Namespace).List(b.ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelNode})
 		if err != nil {
 			return false, "", err
 		}
 		return len(left.Items) == 0, fmt.Sprintf("%d slurmd pods are still there", len(left.Items)), nil
 	})
+	if err != nil {
+		return 0, err
+	}
+	_, err = b.sh("p=" + partition + `
+for ((i = 0; i < 3000; i++)); do
+	sinfo -h -N -p $p -o %T | grep -qv '~$' || exit 0
+	sleep 0.2
+done
+echo "nodes are not powered down: $(sinfo -h -p $p -o '%N %T')" >&2
+exit 1`)
+	return time.Since(began).Seconds(), err
 }
 
 // eventually looks five times a second until it is so, and says how it is when the time is over.
@@ -120,7 +160,8 @@ type timing struct {
 var timings = map[bool][]timing{
 	true: {{"batch", []int{1, 2, 10}, 5}, {"srun", []int{1, 2, 10}, 2}, {"array", []int{1, 2, 10}, 2},
 		{"batch", []int{50, 100}, 1}, {"srun", []int{50, 100}, 1}, {"array", []int{50, 100}, 1}},
-	false: {{"batch", []int{1, 2, 10}, 3}, {"batch", []int{50, 100}, 1}, {"srun", []int{2}, 2}, {"array", []int{2}, 2}},
+	// Half a minute each, at any size.
+	false: {{"batch", []int{1, 2, 10}, 2}, {"batch", []int{50, 100}, 1}, {"srun", []int{1, 2, 10, 50, 100}, 1}, {"array", []int{1, 2, 10, 50, 100}, 1}},
 }
 
 // latencies gathers what several slurmctlds have done.
@@ -152,7 +193,7 @@ func (l *latencies) bare(nodes int) *bare {
 // measure times what timings says with one slurmctld. Pods created directly are timed in turn with batch jobs of their number.
 func (l *latencies) measure(b *bench, gate bool) error {
 	// A slurmctld that has just started goes by the default batch_sched_delay until its first scheduling pass.
-	if _, err := b.job("batch", 1); err != nil {
+	if _, _, err := b.job("batch", 1); err != nil {
 		return err
 	}
 	if _, err := b.zero("all"); err != nil {
@@ -179,14 +220,16 @@ func (l *latencies) once(b *bench, kind string, n int, gate bool) error {
 		l.bare(n).Running.add(v.Running)
 	}
 	r := l.row(kind, n, gate)
-	for _, into := range []*samples{&r.FromZero, &r.Up} {
-		v, err := b.job(kind, n)
+	for _, into := range []struct {
+		*samples
+		*load
+	}{{&r.FromZero, &r.FromZeroLoad}, {&r.Up, &r.UpLoad}} {
+		v, d, err := b.job(kind, n)
 		if err != nil {
 			return err
 		}
-		into.add(v)
+		into.samples.add(v)
+		into.load.add(d, false)
 	}
-	v, err := b.zero("all")
-	r.Zero.add(v)
-	return err
+	return b.zeroCounted(&r.Zero, &r.ZeroLoad, false)
 }

@@ -32,7 +32,7 @@ type results struct {
 	Slurm     string       `json:"slurm"`
 	Latencies []*latency   `json:"latencies"`
 	Direct    []*bare      `json:"direct"`
-	Storm     storm        `json:"storm"`
+	Storms    []storm      `json:"storms"`
 	Fleets    []fleet      `json:"fleets"`
 	Idle      idle         `json:"idle"`
 	Hostlist  []comparison `json:"hostlist"`
@@ -86,14 +86,14 @@ type plan struct {
 func main() {
 	var p plan
 	flag.StringVar(&p.version, "slurm", "26.05", "Slurm version")
-	flag.IntVar(&p.lives, "lives", 4, "slurmctlds that time jobs with the start gate")
-	flag.IntVar(&p.slowLives, "lives-without-gate", 2, "slurmctlds that time jobs without the start gate")
+	flag.IntVar(&p.lives, "lives", 2, "slurmctlds that time jobs with the start gate")
+	flag.IntVar(&p.slowLives, "lives-without-gate", 1, "slurmctlds that time jobs without the start gate")
 	flag.IntVar(&p.stormJobs, "storm-jobs", 1000, "jobs of one node each, all at once")
-	flag.IntVar(&p.storms, "storms", 3, "how often")
+	flag.IntVar(&p.storms, "storms", 2, "how often, of each kind")
 	flag.IntVar(&p.idleNodes, "idle-nodes", 100, "nodes powered up while the idle bridge is measured")
 	flag.DurationVar(&p.idleFor, "idle-for", time.Minute, "how long the idle bridge is measured")
 	flag.StringVar(&p.kwok, "kwok", "", "the directory of kwok (hack/kwok/build.sh prints it)")
-	flag.StringVar(&p.only, "only", "", "measure only this: gate, no-gate, storm, fleet, idle, hostlist, queue, gang or kill; or check: what make bench-check wants, which is not part of the rest")
+	flag.StringVar(&p.only, "only", "", "measure only these, with commas: gate, no-gate, storm, fleet, idle, hostlist, queue, gang, kill; or check: what make bench-check wants, which is not part of the rest")
 	flag.IntVar(&p.rounds, "rounds", 5, "rounds of check")
 	flag.IntVar(&p.gangs, "gangs", 3, "jobs that are given back because one of their nodes has no room")
 	flag.IntVar(&p.kills, "kills", 6, "times that the bridge is killed while nodes boot")
@@ -124,20 +124,23 @@ func main() {
 	}
 }
 
+// step is a part of what is measured.
+type step struct {
+	name  string
+	gate  bool
+	lives int // how many slurmctlds are measured one after the other
+	do    func(*bench) error
+	more  func(*stack.Options)
+}
+
 func run(ctx context.Context, p plan) (results, error) {
 	r := results{Slurm: p.version}
 	var l latencies
 	var givenBack, goesOn []float64
-	steps := []struct {
-		name  string
-		gate  bool
-		lives int // how many slurmctlds are measured one after the other
-		do    func(*bench) error
-		more  func(*stack.Options)
-	}{
+	steps := []step{
 		{"gate", true, p.lives, func(b *bench) error { return l.measure(b, true) }, nil},
 		{"no-gate", false, p.slowLives, func(b *bench) error { return l.measure(b, false) }, nil},
-		{"storm", true, 1, func(b *bench) (err error) { r.Storm, err = b.jobStorm(p.stormJobs, p.storms); return err }, nil},
+		{"storm", true, 1, func(b *bench) (err error) { r.Storms, err = b.jobStorm(p.stormJobs, p.storms); return err }, nil},
 		{"fleet", true, 1, func(b *bench) (err error) { r.Fleets, err = b.fleets(p.kwok, p.fleets); return err }, withFleet(slices.Max(p.fleets))},
 		{"idle", true, 1, func(b *bench) (err error) { r.Idle, err = b.idle(p.idleNodes, p.idleFor); return err }, nil},
 		{"hostlist", true, 1, func(b *bench) (err error) { r.Hostlist, err = b.hostlists(p.program); return err }, nil},
@@ -152,15 +155,23 @@ func run(ctx context.Context, p plan) (results, error) {
 			return err
 		})
 	}
+	only := strings.FieldsFunc(p.only, func(r rune) bool { return r == ',' })
+	for _, name := range only {
+		if !slices.ContainsFunc(steps, func(s step) bool { return s.name == name }) {
+			return r, fmt.Errorf("there is no part %q", name)
+		}
+	}
 	for _, s := range steps {
-		if p.only != "" && p.only != s.name {
+		if len(only) > 0 && !slices.Contains(only, s.name) {
 			continue
 		}
 		for life := range s.lives {
+			began := time.Now()
 			fmt.Fprintf(os.Stderr, "bench: %s (%d of %d)\n", s.name, life+1, s.lives)
 			if err := within(ctx, p.version, s.gate, s.more, s.do); err != nil {
 				return r, fmt.Errorf("%s: %w", s.name, err)
 			}
+			fmt.Fprintf(os.Stderr, "bench: %s took %.0f s\n", s.name, time.Since(began).Seconds())
 		}
 	}
 	r.Latencies, r.Direct = l.rows, l.direct

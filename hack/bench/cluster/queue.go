@@ -8,9 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,12 +103,19 @@ func (b *bench) queue(version string, jobs int) (queueCost, error) {
 	if len(snap.Jobs) != jobs+1 || len(snap.Nodes) < queueNodes {
 		return c, fmt.Errorf("read %d jobs and %d nodes, want %d and %d", len(snap.Jobs), len(snap.Nodes), jobs+1, queueNodes)
 	}
-	text, err := b.sh("sdiag")
+	d, err := b.diag()
 	if err != nil {
 		return c, err
 	}
-	if c.RPC, err = rpcTimes(text); err != nil {
-		return c, err
+	c.RPC = map[string]rpcTime{}
+	for _, r := range d.RPCs {
+		switch r.Name {
+		case "REQUEST_JOB_INFO", "REQUEST_NODE_INFO", "REQUEST_PARTITION_INFO":
+			c.RPC[r.Name] = rpcTime{int(r.Count), r.Time / r.Count / 1000}
+		}
+	}
+	if c.RPC["REQUEST_JOB_INFO"].Calls == 0 {
+		return c, errors.New("sdiag tells nothing of REQUEST_JOB_INFO")
 	}
 	if err := c.decoding(seen.jobs); err != nil {
 		return c, err
@@ -189,25 +194,6 @@ type closer struct {
 func (c closer) Close() error {
 	c.then()
 	return c.Closer.Close()
-}
-
-var rpcLine = regexp.MustCompile(`(?m)^\s*(REQUEST_(?:JOB|NODE|PARTITION)_INFO)\s+\(\s*\d+\)\s+count:(\d+)\s+ave_time:(\d+)`)
-
-// rpcTimes reads the times that slurmctld took for requests, in the middle, from sdiag's page.
-func rpcTimes(text string) (map[string]rpcTime, error) {
-	times := map[string]rpcTime{}
-	for _, m := range rpcLine.FindAllStringSubmatch(text, -1) {
-		calls, err1 := strconv.Atoi(m[2])
-		micros, err2 := strconv.Atoi(m[3])
-		if err := errors.Join(err1, err2); err != nil {
-			return nil, err
-		}
-		times[m[1]] = rpcTime{calls, float64(micros) / 1000}
-	}
-	if times["REQUEST_JOB_INFO"].Calls == 0 {
-		return nil, fmt.Errorf("sdiag tells nothing of REQUEST_JOB_INFO:\n%s", text)
-	}
-	return times, nil
 }
 
 // decoding measures our side of the jobs' answer.

@@ -91,7 +91,7 @@ type controller struct {
 type cluster struct {
 	Latencies []latency `json:"latencies"`
 	Direct    []bare    `json:"direct"`
-	Storm     storm     `json:"storm"`
+	Storms    []storm   `json:"storms"`
 	Fleets    []fleet   `json:"fleets"`
 	Idle      struct {
 		Nodes    int     `json:"nodes"`
@@ -131,7 +131,17 @@ func main() {
 	exporterFile := flag.String("exporter", "", "output of the exporter's Go benchmark")
 	out := flag.String("out", "", "where the joined JSON goes")
 	table := flag.String("table", "", "where the table goes as Markdown, for docs/benchmarks.md")
+	only := flag.Bool("tables", false, "print the tables of what the cluster's JSON has, and look at no limits")
 	flag.Parse()
+	if *only {
+		var c cluster
+		if _, err := read(*clusterFile, &c); err != nil {
+			fmt.Fprintln(os.Stderr, "bench report:", err)
+			os.Exit(1)
+		}
+		fmt.Print(c.tables())
+		return
+	}
 	missed, err := run(*resumeFile, *clusterFile, *controllerFile, *engineFile, *scalerFile, *demandFile, *simFile, *exporterFile, *out, *table)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench report:", err)
@@ -152,6 +162,9 @@ func run(resumeFile, clusterFile, controllerFile, engineFile, scalerFile, demand
 	var c cluster
 	if rep.Cluster, err = read(clusterFile, &c); err != nil {
 		return 0, err
+	}
+	if len(c.Storms) < 2 || len(c.Latencies) == 0 || c.Latencies[0].FromZeroLoad.Runs == 0 {
+		return 0, fmt.Errorf("%s has no storms, or not what slurmctld did", clusterFile)
 	}
 	if c.GivenBack.P99 == 0 || c.GoesOn.P99 == 0 {
 		return 0, fmt.Errorf("%s has no times of jobs given back, or of a bridge that was killed", clusterFile)
@@ -214,6 +227,11 @@ func run(resumeFile, clusterFile, controllerFile, engineFile, scalerFile, demand
 	add("2-node batch job from zero, median", two.FromZero.Median, 2, "s")
 	add("the same, p99", two.FromZero.P99, 3.5, "s")
 	add("the same without the start gate, median", slow.FromZero.Median, 0, "s")
+	for _, t := range c.Storms {
+		if t.Submitted.Runs > 0 && t.Kind == "jobs" {
+			add(fmt.Sprintf("%d jobs submitted one by one while nodes boot, until the last sbatch is done, median", t.Jobs), t.Submitted.Median, 0, "s")
+		}
+	}
 	add("50 pods created directly, median", pods.Running.Median, 0, "s")
 	add("50-node batch job from zero, median", fifty.FromZero.Median, 1.25*pods.Running.Median+2, "s")
 	add(fmt.Sprintf("bridge at %d nodes, memory", c.Idle.Nodes), c.Idle.RSS, 80, "MiB")
@@ -297,7 +315,7 @@ func run(resumeFile, clusterFile, controllerFile, engineFile, scalerFile, demand
 	if err := os.WriteFile(out, append(joined, '\n'), 0o644); err != nil {
 		return 0, err
 	}
-	if err := os.WriteFile(table, []byte(markdown(rep.Rows)+"\n"+c.latencies()+"\n"+c.fleets()), 0o644); err != nil {
+	if err := os.WriteFile(table, []byte(markdown(rep.Rows)+"\n"+c.tables()), 0o644); err != nil {
 		return 0, err
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
