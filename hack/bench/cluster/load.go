@@ -31,10 +31,10 @@ type rpc struct {
 	Time  float64 `json:"ms"`
 }
 
-// own says whether requests of a type are those of the measurement: sdiag's, and squeue's, which lists all jobs, as the bridge does only when
-// it has started.
+// own says whether requests of a type are those of the measurement: sdiag's, and squeue's, which lists all jobs and partitions, as the bridge
+// does when it starts, and once a minute.
 func own(request string) bool {
-	return request == "REQUEST_JOB_INFO" || strings.HasPrefix(request, "REQUEST_STATS_")
+	return request == "REQUEST_JOB_INFO" || request == "REQUEST_PARTITION_INFO" || strings.HasPrefix(request, "REQUEST_STATS_")
 }
 
 // add counts a run; types are kept if wanted.

@@ -9,7 +9,7 @@ import (
 
 func TestLoad(t *testing.T) {
 	d, err := readDiag(`{"statistics": {"schedule_cycle_total": 3, "schedule_cycle_sum": 6000, "schedule_cycle_max": 5000, "bf_cycle_counter": 1, "bf_cycle_sum": 70, "bf_cycle_max": 70,
-		"rpcs_by_message_type": [{"message_type": "REQUEST_JOB_INFO", "count": 40, "total_time": 9000}, {"message_type": "REQUEST_STATS_RESET", "count": 1, "total_time": 5},
+		"rpcs_by_message_type": [{"message_type": "REQUEST_JOB_INFO", "count": 40, "total_time": 9000}, {"message_type": "REQUEST_PARTITION_INFO", "count": 40, "total_time": 500},
 			{"message_type": "REQUEST_STATS_INFO", "count": 1, "total_time": 5}, {"message_type": "REQUEST_NODE_INFO", "count": 2, "total_time": 3000},
 			{"message_type": "REQUEST_UPDATE_NODE", "count": 4, "total_time": 500}]}}`)
 	require.NoError(t, err)
