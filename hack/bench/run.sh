@@ -3,7 +3,7 @@
 # cluster of its own and takes it down; KEEP=1 leaves it. The machine should have nothing else to do.
 #
 #   SLURM_VERSION=24.11   (default 26.05)
-#   LIVES=2 SLOW_LIVES=1 STORMS=2 FLEETS=1000,10000 IDLE_NODES=100 IDLE_FOR=2m QUEUED_JOBS=20000 CONTROLLER_IDLE_FOR=10m
+#   LIVES=2 SLOW_LIVES=1 SIZES=1,2,10,50,100 STORMS=2 STORM_JOBS=1000 FLEETS=1000,10000 IDLE_NODES=100 IDLE_FOR=2m QUEUED_JOBS=20000 CONTROLLER_IDLE_FOR=10m
 #   PARTS="storm queue"   only these, into out/bench-part-*, with their tables; limits are looked at in whole runs alone. Without a cluster:
 #                         resume engine sim demand exporter scaler. With one: gate no-gate (jobs from zero with the start gate and without),
 #                         storm fleet idle hostlist gang kill queue, and controller.
@@ -75,7 +75,8 @@ done
 KUBECONFIG=$("${cluster[@]}" kubeconfig)
 export KUBECONFIG
 if [ -n "$only" ]; then
-	go run ./hack/bench/cluster -slurm "$version" -only "$only" -lives "${LIVES:-2}" -lives-without-gate "${SLOW_LIVES:-1}" -storms "${STORMS:-2}" \
+	go run ./hack/bench/cluster -slurm "$version" -only "$only" -lives "${LIVES:-2}" -lives-without-gate "${SLOW_LIVES:-1}" -sizes "${SIZES:-1,2,10,50,100}" \
+		-storms "${STORMS:-2}" -storm-jobs "${STORM_JOBS:-1000}" \
 		-kwok "$kwok" -fleets "${FLEETS:-1000,10000}" -idle-nodes "${IDLE_NODES:-100}" -idle-for "${IDLE_FOR:-2m}" -queued-jobs "${QUEUED_JOBS:-20000}" >"$out-cluster.json"
 fi
 if wanted controller; then

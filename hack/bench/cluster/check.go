@@ -1,6 +1,13 @@
 package main
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+)
 
 // check are figures for hack/bench/check, a value for each round.
 type check struct {
@@ -24,20 +31,21 @@ func (b *bench) check(kwok, program string, rounds int) (c check, err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	c.Hostlist = map[string][]float64{}
+	// The first of everything is slower: slurmctld, the scheduler and the API server have just started.
 	var l latencies
-	if err := l.once(b, "batch", 10, true); err != nil { // the first of a slurmctld is slower
+	if err := l.once(b, "batch", 10, true); err != nil {
+		return c, err
+	}
+	if _, err := b.sides(ns, true); err != nil {
 		return c, err
 	}
 	l = latencies{}
-	for range rounds {
+	for round := range rounds {
 		if err := l.once(b, "batch", 10, true); err != nil {
 			return c, err
 		}
-		f := fleet{Nodes: checkedNodes, Jobs: 1}
-		if f.Direct, err = b.direct(ns, f.Nodes); err != nil {
-			return c, err
-		}
-		if err := b.fleet(&f); err != nil {
+		f, err := b.sides(ns, round%2 == 0)
+		if err != nil {
 			return c, err
 		}
 		requests := 0.0
@@ -56,4 +64,34 @@ func (b *bench) check(kwok, program string, rounds int) (c check, err error) {
 	}
 	c.TenNodes, c.TenPods = l.row("batch", 10, true).FromZero.Values, l.bare(10).Running.Values
 	return c, nil
+}
+
+// sides has the bridge and a plain client create as many pods, in either order: whoever comes second meets what the first has left, for
+// the API server and its database grow in a run.
+func (b *bench) sides(ns *v1alpha1.NodeSet, bareFirst bool) (f fleet, err error) {
+	f = fleet{Nodes: checkedNodes, Jobs: 1}
+	direct := func() error {
+		if err := b.quiet(); err != nil {
+			return err
+		}
+		f.Direct, err = b.direct(ns, f.Nodes)
+		return err
+	}
+	ours := func() error {
+		if err := b.quiet(); err != nil {
+			return err
+		}
+		return b.fleet(&f)
+	}
+	both := []func() error{direct, ours}
+	if !bareFirst {
+		slices.Reverse(both)
+	}
+	for _, one := range both {
+		if err := one(); err != nil {
+			return f, err
+		}
+	}
+	fmt.Fprintf(os.Stderr, "bench: %d pods created by the bridge in %.2f s, directly in %.2f s\n", f.Nodes, f.Bridge.Created, f.Direct.Created)
+	return f, nil
 }

@@ -77,8 +77,14 @@ func (b *bench) fleets(kwok string, sizes []int) (all []fleet, err error) {
 	}
 	for i := range all {
 		f := &all[i]
+		if err := b.quiet(); err != nil {
+			return nil, err
+		}
 		if f.Direct, err = b.direct(ns, f.Nodes); err != nil {
 			return nil, fmt.Errorf("%d pods created directly: %w", f.Nodes, err)
+		}
+		if err := b.quiet(); err != nil {
+			return nil, err
 		}
 		if err := b.fleet(f); err != nil {
 			return nil, fmt.Errorf("%d nodes for %d jobs: %w", f.Nodes, f.Jobs, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -191,7 +192,7 @@ func (l *latencies) bare(nodes int) *bare {
 }
 
 // measure times what timings says with one slurmctld. Pods created directly are timed in turn with batch jobs of their number.
-func (l *latencies) measure(b *bench, gate bool) error {
+func (l *latencies) measure(b *bench, gate bool, sizes []int) error {
 	// A slurmctld that has just started goes by the default batch_sched_delay until its first scheduling pass.
 	if _, _, err := b.job("batch", 1); err != nil {
 		return err
@@ -201,6 +202,9 @@ func (l *latencies) measure(b *bench, gate bool) error {
 	}
 	for _, t := range timings[gate] {
 		for _, n := range t.nodes {
+			if !slices.Contains(sizes, n) {
+				continue
+			}
 			for range t.runs {
 				if err := l.once(b, t.kind, n, gate); err != nil {
 					return err

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -72,6 +73,7 @@ func summarise(values []float64) samples {
 type plan struct {
 	version           string
 	lives, slowLives  int
+	sizes             []int
 	stormJobs, storms int
 	fleets            []int
 	kwok              string
@@ -99,15 +101,14 @@ func main() {
 	flag.IntVar(&p.kills, "kills", 6, "times that the bridge is killed while nodes boot")
 	flag.IntVar(&p.queued, "queued-jobs", 20_000, "pending jobs of the long queue, besides an array")
 	flag.StringVar(&p.program, "program", "bin/slurmtide", "slurmtide, for the hostlist comparison")
-	fleets := flag.String("fleets", "1000,10000", "how many pretended nodes, with commas")
+	flag.Func("sizes", "nodes of the jobs that are timed, with commas (default all: 1,2,10,50,100)", numbers(&p.sizes))
+	flag.Func("fleets", "how many pretended nodes, with commas (default 1000,10000)", numbers(&p.fleets))
 	flag.Parse()
-	for size := range strings.SplitSeq(*fleets, ",") {
-		n, err := strconv.Atoi(size)
-		if err != nil || n < 1 {
-			fmt.Fprintf(os.Stderr, "bench cluster: -fleets %s: want positive numbers\n", *fleets)
-			os.Exit(2)
-		}
-		p.fleets = append(p.fleets, n)
+	if len(p.sizes) == 0 {
+		p.sizes = []int{1, 2, 10, 50, 100}
+	}
+	if len(p.fleets) == 0 {
+		p.fleets = []int{1000, 10_000}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -121,6 +122,21 @@ func main() {
 	if err := out.Encode(r); err != nil {
 		fmt.Fprintln(os.Stderr, "bench cluster:", err)
 		os.Exit(1)
+	}
+}
+
+// numbers reads positive numbers with commas between them.
+func numbers(into *[]int) func(string) error {
+	return func(text string) error {
+		*into = nil
+		for one := range strings.SplitSeq(text, ",") {
+			n, err := strconv.Atoi(one)
+			if err != nil || n < 1 {
+				return errors.New("want positive numbers")
+			}
+			*into = append(*into, n)
+		}
+		return nil
 	}
 }
 
@@ -138,8 +154,8 @@ func run(ctx context.Context, p plan) (results, error) {
 	var l latencies
 	var givenBack, goesOn []float64
 	steps := []step{
-		{"gate", true, p.lives, func(b *bench) error { return l.measure(b, true) }, nil},
-		{"no-gate", false, p.slowLives, func(b *bench) error { return l.measure(b, false) }, nil},
+		{"gate", true, p.lives, func(b *bench) error { return l.measure(b, true, p.sizes) }, nil},
+		{"no-gate", false, p.slowLives, func(b *bench) error { return l.measure(b, false, p.sizes) }, nil},
 		{"storm", true, 1, func(b *bench) (err error) { r.Storms, err = b.jobStorm(p.stormJobs, p.storms); return err }, nil},
 		{"fleet", true, 1, func(b *bench) (err error) { r.Fleets, err = b.fleets(p.kwok, p.fleets); return err }, withFleet(slices.Max(p.fleets))},
 		{"idle", true, 1, func(b *bench) (err error) { r.Idle, err = b.idle(p.idleNodes, p.idleFor); return err }, nil},
