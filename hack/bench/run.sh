@@ -3,7 +3,7 @@
 # cluster of its own and takes it down; KEEP=1 leaves it. The machine should have nothing else to do.
 #
 #   SLURM_VERSION=24.11   (default 26.05)
-#   LIVES=2 SLOW_LIVES=1 SIZES=1,2,10,50,100 STORMS=2 STORM_JOBS=1000 FLEETS=1000,10000 IDLE_NODES=100 IDLE_FOR=2m QUEUED_JOBS=20000 CONTROLLER_IDLE_FOR=5m
+#   LIVES=2 SLOW_LIVES=1 SIZES=1,2,10,50,100 STORMS=2 STORM_JOBS=1000 FLEETS=1000,10000 IDLE_NODES=100 IDLE_FOR=2m QUEUED_JOBS=20000 CONTROLLER_IDLE_FOR=10m
 #   PARTS="storm queue"   only these, into out/bench-part-*, with their tables; limits are looked at in whole runs alone. Without a cluster:
 #                         resume engine sim demand exporter scaler. With one: gate no-gate (jobs from zero with the start gate and without),
 #                         storm fleet idle hostlist gang kill queue, and controller.
@@ -83,7 +83,7 @@ if wanted controller; then
 	step controller
 	"${cluster[@]}" kubectl apply --server-side -f docs/examples/controller.yaml # the ClusterRole for bridges; the daemon itself runs beside the cluster
 	"${cluster[@]}" kubectl -n slurmtide-system scale deployment slurmtide-controller --replicas=0
-	go run ./hack/bench/controller -slurm "$version" -idle-for "${CONTROLLER_IDLE_FOR:-5m}" >"$out-controller.json"
+	go run ./hack/bench/controller -slurm "$version" -idle-for "${CONTROLLER_IDLE_FOR:-10m}" >"$out-controller.json"
 fi
 if [ -n "${PARTS:-}" ]; then
 	[ -z "$only" ] || go run ./hack/bench/report -cluster "$out-cluster.json" -tables
