@@ -21,6 +21,7 @@ type component struct {
 const (
 	containerdSocket = "/run/containerd/containerd.sock"
 	etcdAddr         = "127.0.0.1:2379"
+	auditLog         = "audit.log" // beside the components' logs; older parts are audit-<time>.log
 )
 
 // components are the cluster's processes in the order of dependence.
@@ -56,6 +57,9 @@ func components(p Plan, tool func(string) string) []component {
 			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 			"--proxy-client-cert-file=" + pki("front-proxy-client.crt"), "--proxy-client-key-file=" + pki("front-proxy-client.key"),
 			"--profiling=false",
+			// What service accounts did, for hack/rights. 400 MiB are several hours of the integration suite.
+			"--audit-policy-file=" + conf("audit.yaml"), "--audit-log-path=" + p.inState("logs", auditLog),
+			"--audit-log-maxsize=100", "--audit-log-maxbackup=3",
 		}},
 		{Name: "kube-controller-manager", After: apiserver, Argv: []string{
 			tool("kube-controller-manager"),

@@ -45,7 +45,11 @@ func TestConfigNamesOnlyWhatExists(t *testing.T) {
 	paths := regexp.MustCompile(regexp.QuoteMeta(p.inState())+`/([\w./-]+)`).FindAllStringSubmatch(text.String(), -1)
 	assert.Greater(t, len(paths), 30)
 	for _, m := range paths {
-		assert.FileExists(t, notDir(t, c.sub(m[1])))
+		path := c.sub(m[1])
+		if filepath.Dir(m[1]) == "logs" { // who writes it makes it
+			path = filepath.Dir(path)
+		}
+		assert.FileExists(t, notDir(t, path))
 	}
 	var cni struct{ Plugins []struct{ Type string } }
 	require.NoError(t, json.Unmarshal([]byte(configFiles(p)["cni/10-slurmtide.conflist"]), &cni))

@@ -124,6 +124,18 @@ leaderElection: {leaderElect: false}
 clientConnection: {kubeconfig: {{pki}}/scheduler.kubeconfig, qps: 100, burst: 200}
 `,
 
+	// One line for each request of a service account; watches have one when they begin, too, since some never end.
+	// Not those of the controller manager's own: they would be most of it.
+	"audit.yaml": `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+omitManagedFields: true
+rules:
+- {level: None, userGroups: ["system:serviceaccounts:kube-system"]}
+- {level: None, nonResourceURLs: ["*"]}
+- {level: Metadata, userGroups: ["system:serviceaccounts"]}
+`,
+
 	"proxy.yaml": `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: iptables
