@@ -87,3 +87,12 @@ case ${TAGS:-} in *mariadb*)
 esac
 step "tests"
 hack/gotest.sh -tags "${TAGS:-integration}" -count=1 -p 2 -parallel "${PARALLEL:-8}" -timeout "${TIMEOUT:-45m}" ${RUN:+-run "$RUN"} ./kube/... ./hack/stack/... ./test/...
+# What a whole suite never used of our roles nobody needs.
+case ${TAGS:-integration}:${RUN:-} in
+integration:) suite=integration ;;
+integration,controlplane:TestControlPlane) suite=control-plane ;;
+'integration,controlplane,charts:TestCharts|TestGuideCommands') suite=charts ;;
+*) exit ;;
+esac
+step "rights"
+go run ./hack/rights "$suite" "$(dirname "$KUBECONFIG")"/logs/audit*.log
