@@ -246,6 +246,7 @@ func (p *plane) testLoginValidation(t *testing.T) {
 		_, err := sets.Create(p.ctx, s, metav1.CreateOptions{})
 		require.ErrorContains(t, err, want)
 	}
+	p.createSet("alone", "alone-0", func(s *v1alpha1.NodeSet) { s.Spec.ClusterRef.Name = "none" }) // it is given half a minute
 	_, err := sets.Create(p.ctx, &v1alpha1.LoginSet{ObjectMeta: metav1.ObjectMeta{Name: "try"}, Spec: v1alpha1.LoginSetSpec{ControllerRef: v1alpha1.ObjectRef{Name: "none"}}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	p.eventually("the missing Controller to be told", func() (bool, string) {
@@ -262,6 +263,14 @@ func (p *plane) testLoginValidation(t *testing.T) {
 	_, err = sets.Update(p.ctx, s, metav1.UpdateOptions{})
 	require.ErrorContains(t, err, "spec.controllerRef cannot be changed")
 	require.NoError(t, sets.Delete(p.ctx, "try", metav1.DeleteOptions{}))
+	nodes := p.tide.SlurmtideV1alpha1().NodeSets(p.ns)
+	p.eventually("the NodeSet to say that nobody looks at it", func() (bool, string) {
+		set, err := nodes.Get(p.ctx, "alone", metav1.GetOptions{})
+		require.NoError(t, err)
+		one := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionAccepted)
+		return one != nil && one.Reason == "ControllerMissing", fmt.Sprintf("%+v", set.Status)
+	})
+	require.NoError(t, nodes.Delete(p.ctx, "alone", metav1.DeleteOptions{}))
 }
 
 func (p *plane) testLoginUser(t *testing.T) {
