@@ -26,18 +26,11 @@ type event struct {
 // allowedBy finds the role in `RBAC: allowed by RoleBinding "b/ns" of Role "r" to ServiceAccount "a/ns"`.
 var allowedBy = regexp.MustCompile(`^RBAC: allowed by \S+ "[^"]*" of (?:Cluster)?Role "([^"]*)"`)
 
-// stackRoles are the bridge's roles as hack/stack calls them.
-var stackRoles = regexp.MustCompile(`^(?:(bridge)|slurmtide-bridge-.+)$`)
+// bridgeRoles are what a bridge's roles are called, also by hack/stack. They are one here: of two that give the same the log names one, so that for events about pods it
+// is the one for events about hosts.
+var bridgeRoles = regexp.MustCompile(`^(bridge|slurmtide-bridge-.+)$`)
 
-func roleName(name string) string {
-	switch found := stackRoles.FindStringSubmatch(name); {
-	case found == nil:
-		return name
-	case found[1] != "":
-		return bridgeRole
-	}
-	return hostsRole
-}
+func roleName(name string) string { return bridgeRoles.ReplaceAllString(name, bridgeRole) }
 
 // readLog reads what was done with which role.
 func (r rights) readLog(file string) error {

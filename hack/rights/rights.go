@@ -12,7 +12,6 @@ import (
 const (
 	controllerRole = "slurmtide-controller"
 	bridgeRole     = "slurmtide-bridge"
-	hostsRole      = "slurmtide-bridge-hosts"
 	scalerRole     = "slurmtide-scaler"
 )
 
@@ -24,7 +23,7 @@ var suites = map[string]rights{
 		bridgeRole:     of(pods.ClaimRights()),
 		controllerRole: of(controlplane.Rights(), []pods.Right{{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}}}),
 	},
-	"integration": {bridgeRole: of(pods.Rights(), pods.RoomRights()), hostsRole: of(pods.ClusterRights())},
+	"integration": {bridgeRole: of(pods.Rights(), pods.RoomRights(), pods.ClusterRights())},
 }
 
 // rights are "verb resource.group/subresource", by the name of the role that gives them. A Role and a ClusterRole of one name are one.

@@ -52,7 +52,7 @@ func TestReadLog(t *testing.T) {
 		"one that makes":     {line("patch", "/x", config, bridge, "201"), rights{"slurmtide-bridge": {"patch configmaps": true, "create configmaps": true}}},
 		"the stack's roles": {
 			line("get", "/x", pod, `Role \"bridge\"`, "200") + line("watch", "/x", `"resource":"nodes"`, `ClusterRole \"slurmtide-bridge-slurm-1\"`, "200"),
-			rights{"slurmtide-bridge": {"get pods": true}, "slurmtide-bridge-hosts": {"watch nodes": true}},
+			rights{"slurmtide-bridge": {"get pods": true, "watch nodes": true}},
 		},
 		"allowed by none":                   {`{"kind":"Event","verb":"get","objectRef":{"resource":"pods"},"annotations":{"authorization.k8s.io/decision":"forbid","authorization.k8s.io/reason":""}}` + "\n", rights{}},
 		"a line that is being written":      {get + `{"kind":"Event","ver`, rights{"slurmtide-bridge": {"get pods": true}}},
@@ -126,7 +126,7 @@ func TestSuites(t *testing.T) {
 			for _, rule := range role.Rules {
 				resource, sub, _ := strings.Cut(rule.Resources[0], "/")
 				for _, verb := range rule.Verbs {
-					given[role.Metadata.Name+": "+verb+" "+pods.Right{Group: rule.APIGroups[0], Resource: resource, Subresource: sub}.String()] = true
+					given[roleName(role.Metadata.Name)+": "+verb+" "+pods.Right{Group: rule.APIGroups[0], Resource: resource, Subresource: sub}.String()] = true
 				}
 			}
 		}
