@@ -91,7 +91,7 @@ hack/gotest.sh -tags "${TAGS:-integration}" -count=1 -p 2 -parallel "${PARALLEL:
 # What a whole suite never used of our roles nobody needs.
 case ${TAGS:-integration}:${RUN:-} in
 integration:) suite=${RIGHTS:+integration} ;;
-integration,controlplane:TestControlPlane) suite=control-plane ;;
+integration,controlplane,charts:TestControlPlane) suite=control-plane ;;
 'integration,controlplane,charts:TestCharts|TestGuideCommands') suite=charts ;;
 *) suite= ;;
 esac

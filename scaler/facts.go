@@ -136,9 +136,10 @@ type Request struct {
 // Partition is a partition as far as it decides who runs where.
 type Partition struct {
 	Name           string
-	Down           bool // starts no jobs: DOWN or INACTIVE
-	AllNodes       bool // Nodes=ALL in slurm.conf: nodes that register themselves are in it
-	Tier           int  // PriorityTier; higher ones are looked at first
+	Down           bool     // starts no jobs: DOWN or INACTIVE
+	AllNodes       bool     // Nodes=ALL in slurm.conf: nodes that register themselves are in it
+	NodeSets       []string // NodeSet= lines of slurm.conf that its Nodes= names
+	Tier           int      // PriorityTier; higher ones are looked at first
 	MinNodes       uint32
 	MaxNodes       uint32 // per job; 0: no limit
 	MaxCPUsPerNode uint32 // 0: no limit

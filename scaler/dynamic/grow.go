@@ -221,7 +221,7 @@ func (p *Planner) demand(sets []string) map[string]scaler.NodeSetDemand {
 	fresh, wake := map[string]int{}, map[string]int{} // names without a record, and how many nodes may be brought up at all
 	for _, name := range sets {
 		set := p.sets[name]
-		shapes[name], parts[name] = shapeOf(set.Dynamic), partitionsOf(set.Dynamic, s.Partitions)
+		shapes[name], parts[name] = shapeOf(set.Dynamic), partitionsOf(name, set.Dynamic, s.Partitions)
 		choice := p.breakers.Look(p.now, set.NodeSet, p.offerings(name))
 		open[name] = choice.OK && set.Problem == ""
 		if set.refuse = ""; !choice.OK {
@@ -420,13 +420,15 @@ func shapeOf(d *powersave.Dynamic) *scaler.Shape {
 	}
 }
 
-func partitionsOf(d *powersave.Dynamic, all []scaler.Partition) []string {
+// partitionsOf are those that nodes of a NodeSet are in. Unless it says so itself: those with Nodes=ALL, and those with the line "NodeSet=<name> Feature=<name>" that a
+// Controller writes for it.
+func partitionsOf(set string, d *powersave.Dynamic, all []scaler.Partition) []string {
 	if len(d.Partitions) > 0 {
 		return d.Partitions
 	}
 	var names []string
 	for _, p := range all {
-		if p.AllNodes {
+		if p.AllNodes || slices.Contains(d.Features, set) && slices.Contains(p.NodeSets, set) {
 			names = append(names, p.Name)
 		}
 	}
@@ -458,7 +460,7 @@ func (p *Planner) Counts(stale string) []powersave.NodeSetCounts {
 		if p.reading == 0 {
 			c.Unread = c.Nodes
 		} else if s.Dynamic != nil && p.facts.Slurm != nil {
-			c.Partitions = partitionsOf(s.Dynamic, p.facts.Slurm.Queue.Partitions)
+			c.Partitions = partitionsOf(name, s.Dynamic, p.facts.Slurm.Queue.Partitions)
 		}
 		counts[name] = c
 	}

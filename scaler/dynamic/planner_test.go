@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/scaler"
 )
 
 func TestLife(t *testing.T) {
@@ -481,4 +482,12 @@ func BenchmarkStep(b *testing.B) {
 		f.Slurm, f.Asked = r, r.Number
 		w.planner.Step(w.now, f)
 	}
+}
+
+// TestPartitions: a NodeSet that does not say so is in partitions with Nodes=ALL, and in those with the line of slurm.conf that a Controller writes for it.
+func TestPartitions(t *testing.T) {
+	all := []scaler.Partition{{Name: "cpu", NodeSets: []string{"cpu"}}, {Name: "all", AllNodes: true}, {Name: "dyn", NodeSets: []string{"dyn"}}, {Name: "both", NodeSets: []string{"cpu", "dyn"}}}
+	assert.Equal(t, []string{"all", "dyn", "both"}, partitionsOf("dyn", &powersave.Dynamic{Features: []string{"big", "dyn"}}, all))
+	assert.Equal(t, []string{"all"}, partitionsOf("dyn", &powersave.Dynamic{Features: []string{"big"}}, all), "its nodes are not found by their feature")
+	assert.Equal(t, []string{"cpu"}, partitionsOf("dyn", &powersave.Dynamic{Features: []string{"dyn"}, Partitions: []string{"cpu"}}, all), "it says so")
 }

@@ -35,6 +35,7 @@ type wirePartition struct {
 	Nodes struct {
 		Configured string `json:"configured"` // as in slurm.conf
 	} `json:"nodes"`
+	NodeSets  string `json:"node_sets"` // NodeSet= lines that Nodes= names, a comma between; ALL for Nodes=ALL (read_config.c nodespec_to_hostlist)
 	Partition struct {
 		State         []string `json:"state"`
 		Oversubscribe string   `json:"oversubscribe"` // from v0.0.45: NO, YES:4, FORCE:4
@@ -55,10 +56,13 @@ func (r *Partitions) Read(dec *json.Decoder) error {
 		Name:           w.Name,
 		Down:           slices.Contains(w.Partition.State, "DOWN") || slices.Contains(w.Partition.State, "INACTIVE"),
 		Tier:           w.Priority.Tier,
-		AllNodes:       strings.EqualFold(w.Nodes.Configured, "ALL"),
+		AllNodes:       strings.EqualFold(w.Nodes.Configured, "ALL") || w.NodeSets == "ALL", // configured has names once there are nodes
 		MinNodes:       uint32(max(0, min(w.Minimums.Nodes, 1<<31))),
 		MaxNodes:       w.Maximums.Nodes.id(),
 		MaxCPUsPerNode: w.Maximums.CPUsPerNode.id(),
+	}
+	if w.NodeSets != "" && !p.AllNodes {
+		p.NodeSets = strings.Split(w.NodeSets, ",")
 	}
 	if jobs := w.Maximums.Oversubscribe.Jobs; jobs != nil {
 		if p.Share = *jobs; p.Share == 0 && w.Partition.Exclusive == "" {

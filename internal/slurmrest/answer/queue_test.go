@@ -95,6 +95,9 @@ func TestPartitions(t *testing.T) {
 	}{
 		"up":            {`"partition":{"state":["UP"]},"priority":{"tier":3},"maximums":{"nodes":` + infinite + `,"oversubscribe":{"jobs":1,"flags":[]}},"minimums":{"nodes":0}`, scaler.Partition{Tier: 3, Share: 1}, ""},
 		"limits":        {`"partition":{"state":["UP"]},"maximums":{"nodes":` + set("4") + `,"cpus_per_node":` + set("8") + `},"minimums":{"nodes":2}`, scaler.Partition{MinNodes: 2, MaxNodes: 4, MaxCPUsPerNode: 8}, ""},
+		"all nodes":     {`"nodes":{"configured":"ALL"}`, scaler.Partition{AllNodes: true}, ""},
+		"all, by name":  {`"nodes":{"configured":"cpu-[0-9]"},"node_sets":"ALL"`, scaler.Partition{AllNodes: true}, ""},
+		"node sets":     {`"nodes":{"configured":"cpu,dyn"},"node_sets":"cpu,dyn"`, scaler.Partition{NodeSets: []string{"cpu", "dyn"}}, ""},
 		"down":          {`"partition":{"state":["DOWN"]}`, scaler.Partition{Down: true}, ""},
 		"inactive":      {`"partition":{"state":["INACTIVE"]}`, scaler.Partition{Down: true}, ""},
 		"drained":       {`"partition":{"state":["DRAIN"]}`, scaler.Partition{}, ""}, // takes no new jobs, starts old ones
@@ -274,7 +277,7 @@ func TestRecordedRequests(t *testing.T) {
 		for i := range p.List {
 			p.List[i].Share = max(1, p.List[i].Share) // v0.0.45 says NO
 		}
-		assert.Equal(t, []scaler.Partition{{Name: "all", Tier: 1, Share: 1}}, p.List, version)
+		assert.Equal(t, []scaler.Partition{{Name: "all", AllNodes: true, Tier: 1, Share: 1}}, p.List, version)
 	}
 }
 

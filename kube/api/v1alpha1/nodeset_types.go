@@ -223,7 +223,8 @@ type NodeSetSpec struct {
 
 	// Partitions that nodes of mode Dynamic are in once they have registered, as slurm.conf has it: those with Nodes=ALL, and
 	// those with a NodeSet= line whose Feature is one of shape.features. Pending jobs of these partitions get nodes.
-	// Default: the partitions with Nodes=ALL.
+	// Default: the partitions with Nodes=ALL, and those with a NodeSet= line of this NodeSet's name, if that is among
+	// shape.features, as a Controller writes them.
 	//
 	// +optional
 	// +kubebuilder:validation:MinItems=1
