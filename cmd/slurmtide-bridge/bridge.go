@@ -202,6 +202,7 @@ func runBridge(c *urfave.Context) error {
 	d = loop.New(loop.Config{
 		Slurm: slurm, Kubernetes: kube, Log: log.With("mode", "Dynamic"), Metrics: loop.NewMetrics(registry),
 		Plan: dynamic.Config{Owner: "slurmtide: NodeSet " + c.String("namespace") + "/"}, Options: scaler.Options{Select: selects},
+		Passed: b.Passed,
 	})
 	places := place.New(place.Config{
 		Slurm: slurm, Place: kube.Place, Log: log,

@@ -136,6 +136,7 @@ type Bridge struct {
 	othersLed  bool // since this bridge did
 
 	recorder *history.Recorder // nil without History and Traces
+	dynamics *history.Dynamic  // nil before the first pass
 
 	lastGate atomic.Uint64
 }
@@ -351,6 +352,8 @@ type Status struct {
 	KubernetesError string           `json:"kubernetesError,omitempty"`
 	Spool           spool.Stats      `json:"spool"`
 	Engine          powersave.Status `json:"engine"`
+	// Dynamic are boots of mode Dynamic under way, of which the engine is not told.
+	Dynamic []powersave.Boot `json:"dynamic,omitempty"`
 }
 
 // Status implements spool.Handler: a Snapshot.
@@ -371,6 +374,7 @@ func (b *Bridge) Snapshot(ctx context.Context) (Status, error) {
 	select {
 	case st := <-got:
 		st.Engine.NodeSets = append(st.Engine.NodeSets, b.others()...)
+		st.Dynamic = b.otherBooting()
 		stats, err := b.Spool.Stats()
 		if err != nil {
 			b.Log.Warn("spool cannot be read", "error", err)

@@ -62,3 +62,57 @@ func TestExplainDynamic(t *testing.T) {
 		}
 	})
 }
+
+// What passes of the loop tell is kept, told and traced like the rest, once, whichever bridge of the spool sees it.
+func TestHistoryOfDynamic(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, chmod700(dir))
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		boot := powersave.Boot{Node: "dyn-0", NodeSet: "dyn", Phase: powersave.PhaseCreating, Times: powersave.Timeline{Requested: time.Now()}}
+		pass := func(b *Bridge, phase powersave.Phase, said ...history.Entry) {
+			boot.Phase, boot.UID = phase, "u"
+			for range 2 {
+				b.Passed(time.Now(), history.Pass{Boots: []powersave.Boot{boot}, Said: said})
+				said = nil
+				time.Sleep(time.Second)
+			}
+		}
+		b, stop := w.startTold(t, dir)
+		pass(b, powersave.PhasePending)
+		pass(b, powersave.PhaseStarting)
+		stop()
+		b, stop = w.startTold(t, dir)
+		var traced tape
+		b.Traces = &traced
+		pass(b, powersave.PhaseStarting)
+		pass(b, powersave.PhaseRegistered)
+		pass(b, powersave.PhaseRemoving, history.Entry{Time: time.Now(), What: history.PodDeleted, Node: "dyn-0", PodUID: "u", Reason: "drained: slurmtide: idle for 5m0s"})
+		const up = "NodeMade PodCreated PodScheduled "
+		s := history.Tell(explain(t, b, history.Subject{Node: "dyn-0"}))
+		assert.Equal(t, up+"BridgeStarted NodeRegistered PodDeleted", told(s))
+		assert.NotEmpty(t, traced.calls)
+		stop()
+		b, stop = w.startTold(t, dir)
+		defer stop()
+		for range 2 {
+			b.Passed(time.Now(), history.Pass{NodeSets: []powersave.NodeSetCounts{{Name: "dyn", Breakers: []powersave.BreakerRecord{{
+				Key: powersave.BreakerKey{NodeSet: "dyn"}, State: powersave.BreakerOpen, Class: powersave.TroubleQuota,
+			}}}}})
+		}
+		s = history.Tell(explain(t, b, history.Subject{Node: "dyn-0"}))
+		assert.Equal(t, up+"BridgeStarted NodeRegistered PodDeleted BridgeStarted PodGone", told(s))
+		require.Len(t, s.Boots, 1)
+		assert.Equal(t, history.Registered, s.Boots[0].Outcome)
+		s = history.Tell(explain(t, b, history.Subject{NodeSet: "dyn"}))
+		assert.Equal(t, "BridgeStarted BridgeStarted BridgeStarted Breaker", told(s))
+		assert.Len(t, s.Boots, 1)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		b, stop := w.start(t, t.TempDir())
+		defer stop()
+		b.Passed(time.Now(), history.Pass{Boots: []powersave.Boot{{Node: "dyn-0", UID: "u"}}})
+		assert.Nil(t, b.dynamics, "nobody keeps it")
+	})
+}

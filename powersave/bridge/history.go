@@ -113,6 +113,28 @@ func (b *Bridge) Answer(ctx context.Context, subject history.Subject) (history.A
 	return a, nil
 }
 
+// Passed takes a pass of the loop of mode Dynamic. It belongs to one goroutine, which may be another than that of Run: the first pass has what a bridge before has left read.
+func (b *Bridge) Passed(now time.Time, p history.Pass) {
+	if b.recorder == nil {
+		return
+	}
+	if b.dynamics == nil {
+		var past []history.Entry
+		if b.History != nil {
+			var err error
+			if past, err = history.DynamicIn(b.SpoolDir); err != nil {
+				b.Log.Warn("history cannot be read: nodes of mode Dynamic that boot are told of once more", "error", err)
+			}
+		}
+		b.dynamics = history.NewDynamic(past)
+	}
+	entries := b.dynamics.Pass(now, p)
+	b.History.Add(entries...)
+	if b.Traces != nil {
+		b.Traces.Add(entries...)
+	}
+}
+
 // making adds to a job that waits the NodeSets of mode Dynamic that make nodes for jobs of its partitions, and those nodes.
 func (b *Bridge) making(a *history.Answer) {
 	for _, c := range b.others() {
@@ -123,18 +145,28 @@ func (b *Bridge) making(a *history.Answer) {
 		if !slices.ContainsFunc(a.NodeSets, func(have powersave.NodeSetCounts) bool { return have.Name == c.Name }) {
 			a.NodeSets = append(a.NodeSets, c)
 		}
-		if b.OthersBoots == nil {
-			continue
-		}
-		for _, boot := range b.OthersBoots() {
-			if boot.NodeSet == c.Name && boot.Phase != powersave.PhaseRegistered && boot.Phase != powersave.PhaseRemoving {
+		for _, boot := range b.otherBooting() {
+			if boot.NodeSet == c.Name {
 				a.Making = append(a.Making, boot)
 			}
 		}
 	}
 }
 
-// dynamic adds nodes and NodeSets of mode Dynamic, which the engine and the history do not know.
+// otherBooting are the nodes of mode Dynamic that have not registered.
+func (b *Bridge) otherBooting() (all []powersave.Boot) {
+	if b.OthersBoots == nil {
+		return nil
+	}
+	for _, boot := range b.OthersBoots() {
+		if boot.Phase != powersave.PhaseRegistered && boot.Phase != powersave.PhaseRemoving {
+			all = append(all, boot)
+		}
+	}
+	return all
+}
+
+// dynamic adds nodes and NodeSets of mode Dynamic as they are now, which the engine does not know.
 func (b *Bridge) dynamic(a *history.Answer) {
 	if b.OthersBoots != nil {
 		for _, boot := range b.OthersBoots() {

@@ -20,6 +20,7 @@ const (
 	Registered Outcome = "registered"
 	Failed     Outcome = "failed"
 	GivenBack  Outcome = "given back" // with a job of which another node failed, or because Slurm has taken it back
+	GivenUp    Outcome = "given up"   // of mode Dynamic: its pod went before slurmd had registered, and not for a fault of its own
 )
 
 // Boot is what entries tell of one boot of a node. Times that are not known are zero; all but Requested are the bridge's clock.
@@ -27,7 +28,8 @@ type Boot struct {
 	Node       string    `json:"node"`
 	NodeSet    string    `json:"nodeSet,omitempty"`
 	Offering   string    `json:"offering,omitempty"` // the last that was tried
-	Request    string    `json:"request,omitempty"`
+	Request    string    `json:"request,omitempty"`  // of mode Dynamic as in entries
+	Dynamic    bool      `json:"dynamic,omitempty"`
 	Jobs       []uint32  `json:"jobs,omitempty"`
 	Pods       int       `json:"pods,omitempty"` // how many were made for it
 	PodUID     string    `json:"podUID,omitempty"`
@@ -126,7 +128,7 @@ func (m *Maker) begin(node string, e *Entry) *Boot {
 	if m.open == nil {
 		m.open, m.known = map[string]*Boot{}, map[asked]*Boot{}
 	}
-	b = &Boot{Node: node, Request: e.Request, Requested: e.Requested, Outcome: Booting}
+	b = &Boot{Node: node, Request: e.Request, Dynamic: e.Dynamic, Requested: e.Requested, Outcome: Booting}
 	m.open[node] = b
 	m.known[asked{node, e.Request}] = b
 	if m.Begun != nil {
@@ -213,7 +215,14 @@ func (m *Maker) Add(e *Entry) {
 			}
 		}
 	case Reported, PodDeleted, PodGone:
-		if b := m.open[e.Node]; b != nil {
+		switch b := m.open[e.Node]; {
+		case b == nil:
+		case b.Dynamic && e.What != Reported:
+			if e.PodUID == b.PodUID { // it has no other pod
+				b.Reason = cmp.Or(e.Reason, "its pod is gone")
+				m.end(b, e.Time, GivenUp)
+			}
+		default:
 			b.leave(e)
 		}
 	default:

@@ -11,8 +11,6 @@ import (
 	"github.com/slurmtide/slurmtide/powersave"
 )
 
-const kept = "no history is kept of mode Dynamic"
-
 // dyn is a NodeSet of mode Dynamic, of which one node serves, one cannot boot, and one is being made.
 func dyn(s Subject) Answer {
 	boots := []powersave.Boot{
@@ -39,7 +37,6 @@ func TestDynamicNodeSet(t *testing.T) {
 	story := Tell(dyn(Subject{NodeSet: "dyn"}))
 	require.NoError(t, story.WriteText(&b))
 	golden.Compare(t, "testdata/dynamic.txt", b.String())
-	assert.Contains(t, story.Notes[0], kept)
 }
 
 func TestDynamicNode(t *testing.T) {
@@ -59,7 +56,6 @@ func TestDynamicNode(t *testing.T) {
 	a.Boots[0].Problem = "image: ErrImagePull: not found"
 	assert.Equal(t, advice["image"], Tell(a).Do)
 	a.Dynamic = false
-	assert.Empty(t, Tell(a).Notes)
 	assert.Empty(t, Tell(a).Why, "of mode Cloud the history says it")
 }
 

@@ -54,8 +54,9 @@ type Entry struct {
 	NodeSet  string    `json:"nodeSet,omitempty"`
 	Offering string    `json:"offering,omitempty"`
 	Jobs     []uint32  `json:"jobs,omitempty"`
-	Request  string    `json:"request,omitempty"`
-	Kind     string    `json:"kind,omitempty"` // of the request
+	Request  string    `json:"request,omitempty"` // of mode Dynamic, where nobody requests: the pod's UID, or an ID of its own where none was made
+	Kind     string    `json:"kind,omitempty"`    // of the request
+	Dynamic  bool      `json:"dynamic,omitempty"` // of a node of mode Dynamic
 	PodUID   string    `json:"podUID,omitempty"`
 	Host     string    `json:"host,omitempty"`
 	State    string    `json:"state,omitempty"`  // of a breaker, a job in Slurm, or a request for room; of nodes: what they were set to
@@ -66,7 +67,7 @@ type Entry struct {
 	Attempt  int       `json:"attempt,omitempty"`
 	Times    int       `json:"times,omitempty"` // given back in a row, or entries lost
 
-	Requested time.Time `json:"requested,omitzero"` // start of the program that made the request
+	Requested time.Time `json:"requested,omitzero"` // start of the program that made the request; of mode Dynamic, when there was to be a node
 	Asked     time.Time `json:"asked,omitzero"`     // when Kubernetes was first asked for the pod
 	Submitted time.Time `json:"submitted,omitzero"` // of a job, anew with each requeue
 	Eligible  time.Time `json:"eligible,omitzero"`

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -33,12 +34,28 @@ func Read(dir string, s Subject, most int) (Found, error) {
 	}
 	for _, file := range files {
 		defer file.Close()
-		if err := f.read(file, s, most); err != nil {
+		if err := f.read(file, func(e *Entry) bool { return e.about(s) }, most); err != nil {
 			return f, fmt.Errorf("reading history: %w", err)
 		}
 	}
 	f.cut(most)
 	return f, nil
+}
+
+// DynamicIn returns what the history of the spool in dir tells of pods of mode Dynamic, in the order of its writing.
+func DynamicIn(dir string) ([]Entry, error) {
+	var f Found
+	files, err := openBoth(filepath.Join(dir, fileName))
+	if err != nil {
+		return nil, fmt.Errorf("reading history: %w", err)
+	}
+	for _, file := range files {
+		defer file.Close()
+		if err := f.read(file, func(e *Entry) bool { return e.Dynamic && e.PodUID != "" }, math.MaxInt/2); err != nil {
+			return nil, fmt.Errorf("reading history: %w", err)
+		}
+	}
+	return f.Entries, nil
 }
 
 // openBoth opens the older file and the newer one. Between two looks the newer may become the older: then it is tried again.
@@ -81,7 +98,7 @@ func sameFile(a, b *os.File) bool {
 	return err == nil && otherErr == nil && os.SameFile(i, j)
 }
 
-func (f *Found) read(from io.Reader, s Subject, most int) error {
+func (f *Found) read(from io.Reader, wanted func(*Entry) bool, most int) error {
 	lines := bufio.NewReaderSize(from, 64<<10)
 	for {
 		line, err := readLine(lines)
@@ -99,7 +116,7 @@ func (f *Found) read(from io.Reader, s Subject, most int) error {
 			f.Broken++
 			continue
 		}
-		if e.about(s) {
+		if wanted(&e) {
 			f.Entries = append(f.Entries, e)
 		}
 		if len(f.Entries) >= 2*most {

@@ -21,7 +21,7 @@ type Recorder struct {
 	backs   map[uint32]string    // by job: why it is given back
 	rests   map[uint32]time.Time // by job: the begin time that it is to get
 	rooms   map[string]powersave.RoomState
-	breaker map[powersave.BreakerKey]powersave.BreakerRecord
+	breaker breakers
 	unread  map[string]bool // by API
 
 	mu  sync.Mutex
@@ -49,7 +49,7 @@ func (r *Recorder) live(node string) *boot {
 func NewRecorder() *Recorder {
 	return &Recorder{
 		boots: map[string]*boot{}, gates: map[uint64]uint32{}, gated: map[uint32]int{}, backs: map[uint32]string{}, rests: map[uint32]time.Time{},
-		rooms: map[string]powersave.RoomState{}, breaker: map[powersave.BreakerKey]powersave.BreakerRecord{}, unread: map[string]bool{},
+		rooms: map[string]powersave.RoomState{}, breaker: breakers{}, unread: map[string]bool{},
 		due: map[uint32]time.Time{},
 	}
 }
@@ -417,23 +417,29 @@ func (r *Recorder) Counts(now time.Time, counts []powersave.NodeSetCounts) []Ent
 	if r == nil {
 		return nil
 	}
-	r.now, r.out = now, nil
+	return r.breaker.changes(now, counts)
+}
+
+// breakers are those of NodeSets and offerings, as last told.
+type breakers map[powersave.BreakerKey]powersave.BreakerRecord
+
+func (all breakers) changes(now time.Time, counts []powersave.NodeSetCounts) (out []Entry) {
 	for _, c := range counts {
 		for _, b := range c.Breakers {
-			old, known := r.breaker[b.Key]
-			r.breaker[b.Key] = b
+			old, known := all[b.Key]
+			all[b.Key] = b
 			same := old.State == b.State && old.Until.Equal(b.Until)
 			if same || !known && b.State == powersave.BreakerClosed {
 				continue
 			}
-			e := Entry{What: Breaker, NodeSet: b.Key.NodeSet, Offering: b.Key.Offering, State: string(b.State)}
+			e := Entry{Time: now, What: Breaker, NodeSet: b.Key.NodeSet, Offering: b.Key.Offering, State: string(b.State)}
 			if b.State != powersave.BreakerClosed {
 				e.Class, e.Reason, e.Until, e.Times = string(b.Class), strings.TrimSpace(b.Reason), b.Until, b.Tries
 			}
-			r.add(e)
+			out = append(out, e)
 		}
 	}
-	return r.out
+	return out
 }
 
 // lookAfter is how long after a job's nodes have registered it should run.

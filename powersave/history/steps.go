@@ -85,7 +85,7 @@ func joins(w What) bool {
 
 // ordinary says that it happens with each boot and power-down: of a NodeSet there would be little else to read. The table of boots has it.
 func ordinary(w What) bool {
-	return slices.Contains([]What{PodCreated, PodScheduled, ContainerStarted, NodeRegistered, PodDeleted, PodGone}, w)
+	return slices.Contains([]What{NodeMade, PodCreated, PodScheduled, ContainerStarted, NodeRegistered, PodDeleted, PodGone}, w)
 }
 
 // derive adds what entries tell of earlier times, and sorts by time.
@@ -114,6 +114,12 @@ func derive(a Answer, entries []Entry) []Entry {
 	}
 	registered := map[string]bool{} // by pod
 	for _, e := range entries {
+		if e.Dynamic && !e.Requested.IsZero() && !called[e.Request] {
+			called[e.Request] = true
+			c := e
+			c.What, c.Time = NodeMade, e.Requested
+			out = append(out, c)
+		}
 		switch e.What {
 		case NodeRegistered:
 			registered[e.PodUID] = e.PodUID != ""
@@ -207,6 +213,8 @@ func (g *group) text(s Subject) string {
 			text += fmt.Sprintf(" (attempt %d)", g.Attempt)
 		}
 		return text + "; the start gate waits"
+	case NodeMade:
+		return "Slurmtide makes the node" + nodes + on(g.Offering)
 	case RoomAsked:
 		return "room asked for with a ProvisioningRequest" + jobs(s, g.Jobs)
 	case RoomState:

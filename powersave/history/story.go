@@ -21,7 +21,7 @@ type Answer struct {
 	SlurmMissing    bool                      `json:"slurmMissing,omitempty"` // slurmctld does not know it, or has forgotten it
 	SlurmError      string                    `json:"slurmError,omitempty"`
 	KubernetesError string                    `json:"kubernetesError,omitempty"`
-	// Dynamic says that the node or NodeSet, or one that makes nodes for jobs like this, is of mode Dynamic: Boots has its nodes that serve, too, and the history nothing.
+	// Dynamic says that the node or NodeSet, or one that makes nodes for jobs like this, is of mode Dynamic: Boots has its nodes that serve, too.
 	Dynamic bool `json:"dynamic,omitempty"`
 	// Making are nodes of NodeSets of mode Dynamic that have not registered, for jobs of the partitions of a job that waits: no pod is made for one job alone.
 	Making []powersave.Boot `json:"making,omitempty"`
@@ -109,10 +109,12 @@ const (
 	Eligible      What = "Eligible"
 	ProgramCalled What = "ProgramCalled"
 	Running       What = "Running"
+	NodeMade      What = "NodeMade" // of mode Dynamic: there is to be one
 )
 
 // Tell makes a story of what is known.
 func Tell(a Answer) Story {
+	a.Dynamic = a.Dynamic || slices.ContainsFunc(a.Entries, func(e Entry) bool { return e.Dynamic }) // also of nodes that have gone
 	entries := relevant(a)
 	s := Story{Subject: a.Subject, Time: a.Time, Now: now(a), Boots: []*Boot{}, Steps: steps(a, entries)}
 	for _, b := range Boots(entries) {
@@ -167,7 +169,8 @@ func relevant(a Answer) []Entry {
 			last = len(out)
 		}
 	}
-	if len(a.Boots) == 0 && a.NodeSet == "" && last >= 0 { // nobody waits any more
+	waits := slices.ContainsFunc(a.Boots, func(b powersave.Boot) bool { return b.Phase != powersave.PhaseRegistered })
+	if !waits && a.NodeSet == "" && last >= 0 { // nobody waits any more
 		out = out[:last]
 	}
 	return out
@@ -359,9 +362,7 @@ func (s *Story) judge(a Answer, entries []Entry) {
 		}
 	}
 	if s.Why != "" || len(s.Next) > 0 {
-		if s.Do = advice[class]; a.Dynamic {
-			s.Do = cmp.Or(dynamicAdvice[class], s.Do)
-		}
+		s.Do = Advice(class, a.Dynamic)
 	}
 }
 
@@ -408,8 +409,13 @@ var dynamicAdvice = map[string]string{
 	string(powersave.TroubleRefused): "make spec.shape and what slurmd finds agree",
 }
 
-// Advice is what people can do about trouble of this class; empty: there is none.
-func Advice(class string) string { return advice[class] }
+// Advice is what people can do about trouble of this class; empty: there is none. Of mode Dynamic some is different.
+func Advice(class string, dynamic bool) string {
+	if dynamic {
+		return cmp.Or(dynamicAdvice[class], advice[class])
+	}
+	return advice[class]
+}
 
 func at(t, now time.Time) string {
 	if d := t.Sub(now).Round(time.Second); d > 0 {
@@ -426,8 +432,6 @@ func (s *Story) notes(a Answer) {
 		{a.BridgeError != "", "only the history is known: " + a.BridgeError},
 		{a.SlurmError != "", "Slurm cannot be asked: " + a.SlurmError},
 		{a.KubernetesError != "", "Kubernetes cannot be read: " + a.KubernetesError},
-		{a.Dynamic, "no history is kept of mode Dynamic: this is how it is now. What was before Kubernetes' Events of the NodeSet tell, and the bridge's log; " +
-			"what nodes are made for, slurmtide explain job, and /demand of the scaler"},
 		{a.LeftOut > 0, fmt.Sprintf("older entries that are left out: %d", a.LeftOut)},
 		{a.Broken > 0, fmt.Sprintf("lines of the history that cannot be read: %d; a bridge was killed while it wrote, or the disk is bad", a.Broken)},
 	} {

@@ -110,9 +110,13 @@ func (s Story) writeBoots(out *strings.Builder) {
 		}
 		boots = boots[over:]
 	}
-	fmt.Fprintf(out, "\n%s, time since the request:\n", head)
+	since, column := "the request", "REQUESTED"
+	if !slices.ContainsFunc(boots, func(b *Boot) bool { return !b.Dynamic }) { // nobody has requested them
+		since, column = "it was to be there", "WANTED"
+	}
+	fmt.Fprintf(out, "\n%s, time since %s:\n", head, since)
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tREQUESTED\tCREATED\tSCHEDULED\tSTARTED\tREGISTERED\tHOST\tOFFERING\tPODS\tOUTCOME")
+	fmt.Fprintln(w, "NODE\t"+column+"\tCREATED\tSCHEDULED\tSTARTED\tREGISTERED\tHOST\tOFFERING\tPODS\tOUTCOME")
 	for _, b := range boots {
 		began := b.Began()
 		since := func(t time.Time) string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/bridge"
 	"github.com/slurmtide/slurmtide/powersave/history"
 )
 
@@ -18,7 +19,7 @@ type Phase struct {
 
 // phases are those of a boot, in order.
 var phases = []Phase{
-	{"request", "from ResumeProgram's start until the bridge has the request"},
+	{"request", "from ResumeProgram's start until the bridge has the request; in mode Dynamic there is none"},
 	{"pod", "until Kubernetes has the pod; room that is asked for first, and the pod of an earlier boot, are in it"},
 	{"host", "until the scheduler has found it a host"},
 	{"container", "until the kubelet says that the container runs: image, volumes, network; it says so up to a second late"},
@@ -88,8 +89,8 @@ func notAfter(t, end time.Time) time.Time {
 }
 
 // booting are the boots under way, those that take longest first.
-func booting(e powersave.Status) List[Boot] {
-	all := slices.Clone(e.Boots)
+func booting(st bridge.Status) List[Boot] {
+	all := slices.Concat(st.Engine.Boots, st.Dynamic)
 	slices.SortStableFunc(all, func(a, b powersave.Boot) int {
 		return cmp.Or(a.Began().Compare(b.Began()), cmp.Compare(len(a.Node), len(b.Node)), cmp.Compare(a.Node, b.Node))
 	})
@@ -123,7 +124,7 @@ func boots(e powersave.Status, entries []history.Entry) []Boot {
 		})
 	}
 	for _, b := range history.Boots(entries) {
-		if known[key{b.Node, b.Request}] || b.Outcome == history.Booting || b.Requested.IsZero() || b.Accepted.IsZero() {
+		if known[key{b.Node, b.Request}] || b.Outcome == history.Booting || b.Requested.IsZero() || b.Accepted.IsZero() && !b.Dynamic {
 			continue // the engine says it better, or its beginning is older than the entries
 		}
 		all = append(all, fromHistory(b, gates))

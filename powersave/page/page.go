@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -219,7 +220,9 @@ func (p *Page) find(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, err)
 		return
 	}
-	answer(w, http.StatusOK, find(words, seen.status.Engine, seen.over))
+	e := seen.status.Engine
+	e.Boots = slices.Concat(e.Boots, seen.status.Dynamic)
+	answer(w, http.StatusOK, find(words, e, seen.over))
 }
 
 // newest is what the newest look has seen. Who searches while nobody watches waits for one: however many ask, Run alone looks, at its own pace.

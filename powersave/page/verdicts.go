@@ -44,7 +44,7 @@ func verdicts(entries []history.Entry) List[Verdict] {
 		if !known {
 			n = len(all)
 			at[k] = n
-			all = append(all, Verdict{NodeSet: e.NodeSet, Offering: e.Offering, Class: e.Class, Reason: e.Reason, Last: e.Time, Node: e.Node, Do: history.Advice(e.Class)})
+			all = append(all, Verdict{NodeSet: e.NodeSet, Offering: e.Offering, Class: e.Class, Reason: e.Reason, Last: e.Time, Node: e.Node, Do: history.Advice(e.Class, e.Dynamic)})
 			nodes = append(nodes, nil)
 		}
 		all[n].Times++

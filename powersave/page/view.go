@@ -155,7 +155,7 @@ func Look(cluster string, st bridge.Status, entries []history.Entry) (v View, ov
 			if b.State != powersave.BreakerClosed {
 				shut = append(shut, NotTried{
 					NodeSet: c.Name, Offering: b.Key.Offering, Probing: b.State == powersave.BreakerHalfOpen, Class: string(b.Class), Reason: b.Reason,
-					Until: b.Until, Failures: b.Failures, Do: history.Advice(string(b.Class)),
+					Until: b.Until, Failures: b.Failures, Do: history.Advice(string(b.Class), len(c.Partitions) > 0),
 				})
 			}
 		}
@@ -169,7 +169,7 @@ func Look(cluster string, st bridge.Status, entries []history.Entry) (v View, ov
 
 	over = boots(e, entries)
 	v.Jobs = jobs(e.Waiting(), over, e.History)
-	v.Booting = booting(e)
+	v.Booting = booting(st)
 	v.Over = listed(over, mostOver)
 	v.Seconds = seconds(over)
 	v.Verdicts = verdicts(entries)

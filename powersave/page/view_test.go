@@ -3,6 +3,7 @@ package page
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -214,7 +215,7 @@ func TestVerdicts(t *testing.T) {
 	require.Len(t, got, 2)
 	assert.Equal(t, "cpu-[50-149]", got[0].Nodes, "the newest")
 	assert.Equal(t, 150, got[0].Times)
-	assert.Equal(t, Verdict{NodeSet: "cpu", Class: "crash", Reason: "a", Times: 3, First: ms(0), Last: ms(2), Nodes: "cpu-[2,10]", Node: "cpu-10", Do: history.Advice("crash")}, got[1])
+	assert.Equal(t, Verdict{NodeSet: "cpu", Class: "crash", Reason: "a", Times: 3, First: ms(0), Last: ms(2), Nodes: "cpu-[2,10]", Node: "cpu-10", Do: history.Advice("crash", false)}, got[1])
 	assert.NotEmpty(t, got[1].Do)
 }
 
@@ -339,4 +340,31 @@ func TestOpened(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, test.want, g.opened(test.jobs, ms(test.at))) })
 	}
+}
+
+// Boots of mode Dynamic stand beside those of mode Cloud: under way as the loop tells, ended as the history does.
+func TestDynamicBoots(t *testing.T) {
+	st, entries := day()
+	before, _ := Look("tide", st, entries)
+	at := times(-4000, 3)
+	at.Accepted = time.Time{}
+	st.Dynamic = []powersave.Boot{{Node: "dyn-1", NodeSet: "dyn", UID: "u1", Host: "host-a", Phase: powersave.PhaseStarting, Times: at}}
+	d := history.NewDynamic(nil)
+	done := times(-8000, 5)
+	done.Accepted = time.Time{}
+	entries = append(entries, d.Pass(noon, history.Pass{
+		Boots: []powersave.Boot{{Node: "dyn-0", NodeSet: "dyn", UID: "u0", Host: "host-a", Phase: powersave.PhaseRegistered, Times: done}, st.Dynamic[0]},
+		Said:  []history.Entry{{Time: ms(-500), What: history.BootFailed, Node: "dyn-2", NodeSet: "dyn", Class: "crash", Reason: "exit code 1"}},
+	})...)
+	v, over := Look("tide", st, entries)
+	require.Len(t, v.Booting.Items, len(before.Booting.Items)+1)
+	one := v.Booting.Items[3]
+	assert.Equal(t, Boot{Node: "dyn-1", NodeSet: "dyn", Host: "host-a", Began: ms(-4000), Seconds: []float64{0, 0.2, 0.1}, Now: "starting", Outcome: history.Booting}, one)
+	require.Len(t, over, len(before.Over.Items)+1, "of one without a pod it is not known when it began")
+	i := slices.IndexFunc(over, func(b Boot) bool { return b.Node == "dyn-0" })
+	assert.Equal(t, []float64{0, 0.2, 0.1, 0.1, 0.1}, over[i].Seconds)
+	assert.Equal(t, history.Registered, over[i].Outcome)
+	assert.Contains(t, indented(t, v.Seconds), `"nodeSet": "dyn"`)
+	assert.Equal(t, history.Advice("crash", true), v.Verdicts.Items[0].Do)
+	assert.Equal(t, "dyn", v.Verdicts.Items[0].NodeSet)
 }

@@ -18,7 +18,9 @@ type phase struct {
 // phases tells what a boot that has ended spent its time with, in order and without gaps. Parts whose end nobody has seen apart are one, with all their names.
 func phases(b *history.Boot) []phase {
 	w := walk{at: b.Began()}
-	w.reach("accept request", b.Accepted)
+	if !b.Dynamic {
+		w.reach("accept request", b.Accepted)
+	}
 	w.cleared(b.Cleared)
 	for _, p := range b.Tried {
 		w.offering, w.pod = p.Offering, p.PodUID

@@ -1,5 +1,5 @@
 // Package traces exports what becomes of resume requests as OpenTelemetry traces: one a request, with a span for each boot, for each of its phases, and for
-// each start gate that waits. Spans are made of the history's entries when a boot has ended, with the times that stand there; the engine knows nothing of them.
+// each start gate that waits. Boots of mode Dynamic, which nobody requests, have one each. Spans are made of the history's entries when a boot has ended, with the times that stand there; the engine knows nothing of them.
 //
 // Nothing depends on it: a span that cannot be exported is counted and forgotten.
 package traces
@@ -43,7 +43,7 @@ type Traces struct {
 	open   map[string]*request
 	jobs   map[uint32]*request  // by job: the newest that names it, for a while after its end
 	gates  map[uint32]time.Time // by job: since when its gate waits
-	past   []*history.Boot      // of no request under way: the bridge before knew it, or there is none
+	past   []*history.Boot      // of no request under way: the bridge before knew it, or there is none. Those of mode Dynamic that boot are not in it
 	until  time.Time            // when past is forgotten; zero: that is not known yet
 	ended  []ended
 }
@@ -70,15 +70,17 @@ type ended struct {
 
 func newTraces(to export, past []history.Entry) *Traces {
 	t := &Traces{export: to, todo: inbox.New(), open: map[string]*request{}, jobs: map[uint32]*request{}, gates: map[uint32]time.Time{}}
-	t.maker = history.Maker{Begun: t.bootBegun, Ended: t.bootEnded}
+	t.maker = history.Maker{Begun: t.bootBegun}
 	for i := range past {
 		t.maker.Add(&past[i])
 		t.gate(&past[i])
 	}
+	t.maker.Ended = t.bootEnded // of those of the past the bridge before has made spans
+	t.past = slices.DeleteFunc(t.past, func(b *history.Boot) bool { return b.Dynamic && b.Outcome == history.Booting })
 	return t
 }
 
-// TraceID is the trace of a request: the first 16 bytes of the SHA-256 of its ID, in hex.
+// TraceID is the trace of a request, or of a boot of mode Dynamic by its pod's UID: the first 16 bytes of the SHA-256 of its ID, in hex.
 func (t *Traces) TraceID(request string) string {
 	id := hash(request)
 	return hex.EncodeToString(id[:16])
@@ -148,6 +150,9 @@ func (t *Traces) add(entries []history.Entry) {
 		if e.What == history.RequestAccepted && e.Kind == string(spool.KindResume) {
 			t.accept(e)
 		}
+		if e.Dynamic { // no request that ends tells the time
+			t.forget(e.Time)
+		}
 		t.maker.Add(e)
 		t.gate(e)
 	}
@@ -185,17 +190,26 @@ func earlier(a, b time.Time) time.Time {
 }
 
 func (t *Traces) bootBegun(b *history.Boot) {
-	if r := t.open[b.Request]; r != nil {
+	switch r := t.open[b.Request]; {
+	case r != nil:
 		r.boots = append(r.boots, b)
-	} else {
+	case b.Dynamic && t.maker.Ended != nil: // it is forgotten some time after its end
+	default:
 		t.past = append(t.past, b)
 	}
 }
 
 // bootEnded makes the spans of a boot.
 func (t *Traces) bootEnded(b *history.Boot) {
-	r := t.open[b.Request]
-	if r == nil {
+	root := context.Background()
+	switch r := t.open[b.Request]; {
+	case r != nil:
+		root = r.ctx
+	case b.Dynamic: // it is a trace of its own
+		id := hash(b.Request)
+		root = context.WithValue(root, traceKey{}, trace.TraceID(id[:16]))
+		t.ended = append(t.ended, ended{at: bootEnd(b), boots: []*history.Boot{b}})
+	default:
 		return
 	}
 	if t.waiting.many() { // thousands that register together must not drop each other's
@@ -204,13 +218,17 @@ func (t *Traces) bootEnded(b *history.Boot) {
 		case <-t.ending:
 		}
 	}
-	attributes := append(texts("slurmtide.request.id", r.id, "slurm.node.name", b.Node, "k8s.pod.name", b.Node, "k8s.pod.uid", b.PodUID, "k8s.node.name", b.Host,
+	request := b.Request
+	if b.Dynamic {
+		request = ""
+	}
+	attributes := append(texts("slurmtide.request.id", request, "slurm.node.name", b.Node, "k8s.pod.name", b.Node, "k8s.pod.uid", b.PodUID, "k8s.node.name", b.Host,
 		"slurmtide.nodeset", b.NodeSet, "slurmtide.offering", b.Offering, "slurmtide.outcome", string(b.Outcome), "slurmtide.verdict.class", b.Class,
 		"slurmtide.reason", b.Reason), attribute.Int("slurmtide.pods", b.Pods))
 	attributes = append(attributes, jobIDs(b.Jobs)...)
-	ctx, span := t.tracer.Start(ids(r.ctx, r.id, "boot", b.Node), "boot", trace.WithTimestamp(b.Began()), trace.WithAttributes(attributes...))
+	ctx, span := t.tracer.Start(ids(root, b.Request, "boot", b.Node), "boot", trace.WithTimestamp(b.Began()), trace.WithAttributes(attributes...))
 	for i, p := range phases(b) {
-		_, part := t.tracer.Start(ids(ctx, r.id, "boot", b.Node, fmt.Sprint(i)), p.name, trace.WithTimestamp(p.start),
+		_, part := t.tracer.Start(ids(ctx, b.Request, "boot", b.Node, fmt.Sprint(i)), p.name, trace.WithTimestamp(p.start),
 			trace.WithAttributes(texts("slurmtide.offering", p.offering, "k8s.pod.uid", p.pod)...))
 		if p.failed != "" {
 			part.SetStatus(codes.Error, p.failed)

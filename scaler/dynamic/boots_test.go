@@ -2,6 +2,7 @@ package dynamic
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,6 +33,8 @@ func TestBoots(t *testing.T) {
 	n["dyn-3"].pod, n["dyn-3"].creating = nil, true
 	assert.Equal(t, []powersave.Phase{powersave.PhasePending, powersave.PhaseRemoving, powersave.PhaseRunning, powersave.PhaseCreating}, phases())
 	first := w.planner.Boots()[0]
+	at := first.Times
+	assert.True(t, !at.Created.Before(at.Requested) && !at.Scheduled.Before(at.Created) && !at.Running.Before(at.Scheduled) && !at.Registered.Before(at.Running), "%+v", at)
 	assert.Equal(t, "capacity: Unschedulable: 0/5 nodes are available", first.Problem)
 	assert.Equal(t, []string{"dyn-0", "dyn", "spot", n["dyn-0"].pod.UID}, []string{first.Node, first.NodeSet, first.Offering, first.UID})
 	assert.False(t, first.Times.Requested.IsZero())
@@ -41,4 +44,27 @@ func TestBoots(t *testing.T) {
 	assert.Equal(t, powersave.PhaseStarting, phases()[0])
 	n["dyn-3"].creating = false
 	assert.Len(t, phases(), 3)
+}
+
+// Of pods that are found it is known since when they are, and what they reach from then on.
+func TestTimesOfPods(t *testing.T) {
+	at := func(s int) time.Time { return time.Date(2026, 5, 1, 12, 0, s, 0, time.UTC) }
+	for name, test := range map[string]struct {
+		made bool
+		want powersave.Timeline
+	}{
+		"made":  {true, powersave.Timeline{Requested: at(1), Created: at(3), Scheduled: at(3), Running: at(5)}},
+		"found": {false, powersave.Timeline{Requested: at(2), Created: at(2), Running: at(5)}},
+	} {
+		n := &node{creating: test.made, times: powersave.Timeline{Requested: at(1)}}
+		pod := powersave.Pod{UID: "u", Phase: powersave.PodScheduled, Created: at(2)}
+		n.seenFirst(&pod, at(3))
+		for i, phase := range []powersave.PodPhase{powersave.PodScheduled, powersave.PodScheduled, powersave.PodRunning, powersave.PodReady, powersave.PodTerminating} {
+			next := pod
+			next.Phase = phase
+			n.reach(&next, at(3+i))
+			n.pod = &next
+		}
+		assert.Equal(t, test.want, n.times, name)
+	}
 }

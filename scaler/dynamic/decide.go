@@ -28,6 +28,9 @@ func (p *Planner) decide(n *node) {
 	case n.joined != n.pod.UID && p.hasJoined(n):
 		n.joined = n.pod.UID
 		n.idleAt = time.Time{}
+		if n.made {
+			n.times.Registered = p.now
+		}
 		if n.tried && joinedNow(n) {
 			p.breakers.Succeeded(n.attempt)
 			n.tried = false
@@ -145,7 +148,10 @@ func (p *Planner) bootFailed(n *node, class powersave.Trouble) {
 		text = strings.TrimPrefix(n.rec.Reason, powersave.ReasonPrefix)
 	default:
 	}
-	p.say(true, n, "the node cannot boot: "+string(class)+": "+text)
+	if say := "the node cannot boot: " + string(class) + ": " + text; n.said != say {
+		n.said = say
+		p.do(Report{Warning: true, Node: n.name, NodeSet: n.set, Text: say, Class: class, Reason: text, UID: n.pod.UID})
+	}
 	if n.tried {
 		p.breakers.Failed(p.now, n.attempt, class, text)
 		n.tried = false
@@ -280,14 +286,14 @@ func (p *Planner) Done(now time.Time, asked int, a Action, o Outcome) {
 			}
 			n.tried = false
 		}
-		p.note(n, "creating its pod failed: "+o.Err)
+		p.note(Report{Node: n.name, NodeSet: n.set, Text: "creating its pod failed: " + o.Err, Class: o.Trouble, Reason: o.Err})
 		p.retry(n, o)
 	case DeletePod:
 		if n := p.nodes[a.Node]; n != nil && n.deleting == a.UID && o.Err != "" {
 			n.deleting = ""
 			n.after = asked
 			if !o.Late {
-				p.note(n, "deleting its pod failed: "+o.Err)
+				p.note(Report{Node: n.name, NodeSet: n.set, Text: "deleting its pod failed: " + o.Err})
 				p.retry(n, o)
 			}
 		}
@@ -295,7 +301,7 @@ func (p *Planner) Done(now time.Time, asked int, a Action, o Outcome) {
 		for _, name := range a.Nodes {
 			if n := p.nodes[name]; n != nil {
 				if o.Err != "" && !o.Missing && !o.Late {
-					p.note(n, fmt.Sprintf("%s failed: %s", a.NodeUpdate, o.Err))
+					p.note(Report{Node: n.name, NodeSet: n.set, Text: fmt.Sprintf("%s failed: %s", a.NodeUpdate, o.Err)})
 				}
 				p.answered(n, asked, o)
 			}
@@ -303,7 +309,7 @@ func (p *Planner) Done(now time.Time, asked int, a Action, o Outcome) {
 	case DeleteRecord:
 		if n := p.nodes[a.Node]; n != nil {
 			if o.Err != "" && !o.Missing && !o.Late {
-				p.note(n, "slurmctld keeps its record: "+o.Err)
+				p.note(Report{Node: n.name, NodeSet: n.set, Text: "slurmctld keeps its record: " + o.Err})
 			}
 			p.answered(n, asked, o)
 			if o.Err == "" || o.Missing {
@@ -319,11 +325,11 @@ func (p *Planner) Done(now time.Time, asked int, a Action, o Outcome) {
 	}
 }
 
-// note keeps a report for the next step.
-func (p *Planner) note(n *node, text string) {
-	if n.said != text {
-		n.said = text
-		p.notes = append(p.notes, Report{Warning: true, Node: n.name, NodeSet: n.set, Text: text})
+// note keeps a warning for the next step.
+func (p *Planner) note(r Report) {
+	if n := p.node(r.Node); n.said != r.Text {
+		n.said, r.Warning = r.Text, true
+		p.notes = append(p.notes, r)
 	}
 }
 

@@ -96,6 +96,9 @@ type MarkPod struct{ powersave.MarkPod }
 type Report struct {
 	Warning             bool
 	Node, NodeSet, Text string
+	// Class and Reason are of a boot that has failed, which Text says, too; UID is its pod's, empty if none was made.
+	Class       powersave.Trouble
+	Reason, UID string
 }
 
 func (CreatePod) action()    {}

@@ -357,7 +357,7 @@ func (p *Planner) create(s *set, n *node) bool {
 		return false
 	}
 	n.creating, n.attempt, n.tried, n.bootAt, n.goneRead = true, choice.Attempt, true, p.now, 0
-	n.strayAt = time.Time{}
+	n.strayAt, n.times = time.Time{}, powersave.Timeline{Requested: p.now}
 	p.used[s.Name].Add(choice.Offering, false)
 	p.do(CreatePod{Node: n.name, NodeSet: s.Name, Offering: choice.Offering, Generation: p.now.UnixNano()})
 	return !choice.Probe()

@@ -66,8 +66,10 @@ type node struct {
 	attempt  powersave.Attempt
 	tried    bool // attempt is one
 	bootAt   time.Time
-	joined   string // UID of the pod that has registered
-	replace  string // UID of the pod that was drained for an update last
+	times    powersave.Timeline // of the pod, for people
+	made     bool               // by this planner: all its times are known
+	joined   string             // UID of the pod that has registered
+	replace  string             // UID of the pod that was drained for an update last
 	trouble  powersave.Trouble
 	since    time.Time // of trouble
 
@@ -250,6 +252,7 @@ func (p *Planner) takePods() {
 				p.dropAttempt(n)
 				n.goneUID, n.deleting = n.pod.UID, ""
 			}
+			n.seenFirst(pod, p.now)
 			n.podRead, n.goneRead, n.creating, n.marking = p.facts.Asked, 0, false, false
 			n.bootAt, n.trouble, n.said = p.now, powersave.TroubleNone, ""
 			n.idleAt, n.silentAt, n.strayAt, n.markAt, n.endsAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
@@ -263,6 +266,7 @@ func (p *Planner) takePods() {
 				}
 			}
 		}
+		n.reach(pod, p.now)
 		seen := *pod
 		n.pod = &seen
 		p.own(n)

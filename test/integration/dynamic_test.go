@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/powersave/history"
 )
 
 // Nodes that register themselves: none at first, as many as pending jobs need, and none again.
@@ -61,6 +63,7 @@ func TestDynamic(t *testing.T) {
 			assert.Equal(t, "0", c.jobField(id, "Restarts"), id)
 		}
 		c.waitNothing()
+		c.explainedDynamic()
 		// slurmctld still remembers the jobs, and where they ran.
 		c.slurm("scontrol", "reconfigure")
 		require.NoError(t, c.WaitReady(c.ctx))
@@ -120,7 +123,53 @@ func TestDynamic(t *testing.T) {
 		})
 		require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
 		c.waitNothing()
+		c.toldOnce()
 	})
+}
+
+// explainedDynamic checks what is told of nodes that have served and gone.
+func (c *cluster) explainedDynamic() {
+	c.t.Helper()
+	out, stderr, err := c.run(nil, stack.ContainerBridge, "/usr/local/bin/slurmtide", "explain", "node", "--spool", "/var/spool/slurmtide", "dyn-0")
+	require.NoError(c.t, err, stderr)
+	c.t.Log(out)
+	story := c.explain("node", "dyn-0")
+	assert.Equal(c.t, []string{"slurmctld does not know it (any more)"}, story.Now)
+	assert.Equal(c.t, "NodeMade PodCreated PodScheduled NodeRegistered NodesUpdated PodDeleted PodGone", c.steps(story))
+	why := map[history.What]string{history.NodesUpdated: "set to drain: slurmtide: idle for ", history.PodDeleted: "pod is deleted: drained: slurmtide: idle for "}
+	for _, s := range story.Steps {
+		assert.Contains(c.t, s.Text, why[s.What])
+	}
+	set := c.explain("nodeset", "dyn")
+	require.Len(c.t, set.Boots, 8)
+	for _, b := range append(set.Boots, story.Boots...) {
+		assert.Equal(c.t, history.Registered, b.Outcome, b.Node)
+		assert.NotEmpty(c.t, b.Host, b.Node)
+		assert.Empty(c.t, b.Jobs, b.Node)
+		assert.True(c.t, !b.Created.Before(b.Requested) && !b.Scheduled.Before(b.Created) && b.Registered.After(b.Scheduled), "%+v", b)
+	}
+}
+
+// toldOnce checks that nothing that bridges have told, which were killed, is kept twice, and that all pods that came are told to have gone.
+func (c *cluster) toldOnce() {
+	c.t.Helper()
+	lines, stderr, err := c.run(nil, stack.ContainerBridge, "cat", "/var/spool/slurmtide/history.jsonl")
+	require.NoError(c.t, err, stderr)
+	once, pods := map[string]bool{}, map[string]string{}
+	for line := range strings.Lines(lines) {
+		var e history.Entry
+		if json.Unmarshal([]byte(line), &e) != nil || !e.Dynamic || e.PodUID == "" {
+			continue
+		}
+		id := string(e.What) + " " + e.PodUID
+		assert.False(c.t, once[id], "%s of %s is there twice", e.What, e.Node)
+		once[id] = true
+		pods[e.PodUID] = e.Node
+	}
+	require.NotEmpty(c.t, pods)
+	for uid, node := range pods {
+		assert.True(c.t, once[string(history.PodGone)+" "+uid], "a pod of %s has not gone", node)
+	}
 }
 
 // The template changes: pods are replaced one at a time, other names have the new ones before the old ones are gone, and no job is ended.

@@ -171,7 +171,7 @@ function drawSeconds(list) {
     ]));
 }
 
-const outcomes = { registered: "", booting: "", failed: "failed", "given back": "given back" };
+const outcomes = { registered: "", booting: "", failed: "failed", "given back": "given back", "given up": "given up" };
 function drawBoots(caption, list, empty) {
   if (!list.items.length) return muted(empty);
   const long = (b) => (b.now ? Math.max(total(b.seconds), (now() - new Date(b.began)) / 1000) : total(b.seconds));

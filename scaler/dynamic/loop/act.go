@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/history"
 	"github.com/slurmtide/slurmtide/scaler/dynamic"
 )
 
@@ -22,6 +23,7 @@ func (l *Loop) act(ctx context.Context, actions []dynamic.Action) {
 	for _, a := range actions {
 		switch a := a.(type) {
 		case dynamic.Report:
+			l.reported(a)
 			if !a.Warning {
 				l.Log.Info(a.Text, "node", a.Node, "nodeset", a.NodeSet)
 				continue
@@ -120,6 +122,7 @@ func (l *Loop) do(ctx context.Context, slots chan struct{}, a dynamic.Action, wi
 		o := outcome(err)
 		l.tell(func() {
 			if epoch == l.epoch && l.planner != nil {
+				l.done(a, o)
 				l.planner.Done(time.Now(), l.asked, a, o)
 			}
 		})
@@ -215,7 +218,12 @@ func (l *Loop) publish(ctx context.Context, now time.Time) {
 	}
 	l.statusAt = now.Add(statusPause)
 	counts := l.planner.Counts(stale)
-	l.show(counts, l.planner.Hosted(stale), l.planner.Boots())
+	boots := l.planner.Boots()
+	l.show(counts, l.planner.Hosted(stale), boots)
+	if l.Passed != nil && boots != nil {
+		l.Passed(now, history.Pass{Boots: boots, NodeSets: counts, Said: l.said})
+		l.said = nil
+	}
 	l.Metrics.misses(l.planner.Misses())
 	if !now.Before(l.checkAt) {
 		clear(l.sent)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/internal/inbox"
 	"github.com/slurmtide/slurmtide/powersave"
+	"github.com/slurmtide/slurmtide/powersave/history"
 	"github.com/slurmtide/slurmtide/scaler"
 	"github.com/slurmtide/slurmtide/scaler/dynamic"
 )
@@ -68,6 +69,9 @@ type Config struct {
 	Every time.Duration
 	// ReadEvery is the most time between two complete reads. Default 5 s.
 	ReadEvery time.Duration
+	// Passed is told how the nodes are after a pass, and what was done and said since the one before. It is called from one goroutine, while this bridge leads and
+	// has read Slurm. Nil: nobody is.
+	Passed func(time.Time, history.Pass)
 }
 
 const (
@@ -127,6 +131,7 @@ type Loop struct {
 	checkAt    time.Time // when sent is no longer taken for what is there
 
 	claimed claimed
+	said    []history.Entry // since Passed was told
 
 	mu     sync.Mutex
 	counts []powersave.NodeSetCounts
@@ -304,7 +309,7 @@ func (l *Loop) Lead(leading bool) {
 		if l.planner != nil {
 			close(l.over)
 		}
-		l.leading, l.planner, l.options = leading, nil, nil
+		l.leading, l.planner, l.options, l.said = leading, nil, nil, nil
 		l.show(nil, nil, nil)
 		l.Metrics.misses(nil)
 		clear(l.sent)
