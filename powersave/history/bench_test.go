@@ -35,3 +35,20 @@ func BenchmarkBurst(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkDynamic is a pass in which nothing is new, of 10,000 nodes.
+func BenchmarkDynamic(b *testing.B) {
+	var p Pass
+	for i := range 10_000 {
+		p.Boots = append(p.Boots, powersave.Boot{Node: fmt.Sprint("dyn-", i), NodeSet: "dyn", UID: fmt.Sprint("uid-", i), Host: "host", Phase: powersave.PhaseRegistered,
+			Times: powersave.Timeline{Requested: ms(0), Created: ms(0), Scheduled: ms(1), Running: ms(2), Registered: ms(3)}})
+	}
+	d := NewDynamic(nil)
+	d.Pass(ms(0), p)
+	b.ReportAllocs()
+	for b.Loop() {
+		if len(d.Pass(ms(0), p)) > 0 {
+			b.Fatal("told twice")
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 type Dynamic struct {
 	pods   map[string]*passed   // by UID
 	making map[string]time.Time // by node: since when there is to be a pod
+	passes int
 	breakers
 }
 
@@ -21,6 +22,8 @@ type Dynamic struct {
 type passed struct {
 	Entry // what entries of it have in common
 	told  map[What]bool
+	up    bool // of its boot there is no more to tell
+	pass  int  // in which it was there last
 }
 
 // Pass is what one pass tells.
@@ -49,7 +52,7 @@ func NewDynamic(past []Entry) *Dynamic {
 			d.pods[e.PodUID] = p
 		}
 		p.NodeSet, p.Offering, p.Host = cmp.Or(e.NodeSet, p.NodeSet), cmp.Or(e.Offering, p.Offering), cmp.Or(e.Host, p.Host)
-		p.told[e.What] = true
+		p.told[PodCreated], p.told[e.What] = true, true // the file may begin later
 	}
 	return d
 }
@@ -61,7 +64,7 @@ func newPassed(node, uid string) *passed {
 // Pass returns what there is to tell, in the order in which it happened.
 func (d *Dynamic) Pass(now time.Time, p Pass) []Entry {
 	var out []Entry
-	there := make(map[string]bool, len(p.Boots))
+	d.passes++
 	making := map[string]time.Time{}
 	for i := range p.Boots {
 		b := &p.Boots[i]
@@ -69,8 +72,10 @@ func (d *Dynamic) Pass(now time.Time, p Pass) []Entry {
 			making[b.Node] = b.Times.Requested
 			continue
 		}
-		there[b.UID] = true
-		out = append(out, d.reached(now, b)...)
+		pod := d.pod(b)
+		if pod.pass = d.passes; !pod.up {
+			out = append(out, pod.reached(now, b)...)
+		}
 	}
 	for _, e := range p.Said {
 		if pod := d.pods[e.PodUID]; pod == nil || !pod.told[e.What] {
@@ -80,7 +85,7 @@ func (d *Dynamic) Pass(now time.Time, p Pass) []Entry {
 	d.making = making
 	var gone []Entry
 	for uid, pod := range d.pods {
-		if !there[uid] {
+		if pod.pass != d.passes {
 			e := pod.Entry
 			e.Time, e.What = now, PodGone
 			gone = append(gone, e)
@@ -93,17 +98,22 @@ func (d *Dynamic) Pass(now time.Time, p Pass) []Entry {
 	return append(out, d.changes(now, p.NodeSets)...)
 }
 
-// reached tells of the phases in which a pod was not seen before. Those that it is past, and of which nobody knows when, are left out.
-func (d *Dynamic) reached(now time.Time, b *powersave.Boot) (out []Entry) {
+// pod returns that of a boot.
+func (d *Dynamic) pod(b *powersave.Boot) *passed {
 	pod := d.pods[b.UID]
 	if pod == nil {
 		pod = newPassed(b.Node, b.UID)
 		d.pods[b.UID] = pod
 		if b.Times.Registered.IsZero() && (b.Phase == powersave.PhaseRegistered || b.Phase == powersave.PhaseRemoving) { // another bridge had it boot
-			pod.told[PodCreated], pod.told[NodeRegistered] = true, true
+			pod.told[PodCreated], pod.up = true, true
 		}
 	}
 	pod.NodeSet, pod.Offering, pod.Host = b.NodeSet, b.Offering, cmp.Or(b.Host, pod.Host)
+	return pod
+}
+
+// reached tells of the phases in which a pod was not seen before. Those that it is past, and of which nobody knows when, are left out.
+func (pod *passed) reached(now time.Time, b *powersave.Boot) (out []Entry) {
 	for _, p := range []struct {
 		what  What
 		phase powersave.Phase
@@ -125,6 +135,7 @@ func (d *Dynamic) reached(now time.Time, b *powersave.Boot) (out []Entry) {
 		}
 		out = append(out, e)
 	}
+	pod.up = pod.told[NodeRegistered] && pod.told[ContainerStarted] // the kubelet may say that one late
 	return out
 }
 

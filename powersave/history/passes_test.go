@@ -203,6 +203,38 @@ func TestDynamicThatAnotherBridgeMade(t *testing.T) {
 	assert.Equal(t, []string{"dyn-0 PodGone 6000", "dyn-1 PodGone 6000", "dyn-2 PodGone 6000"}, whats())
 }
 
+// A file of mode Cloud, or of a version before, says nothing of pods of mode Dynamic; and a breaker that the next bridge finds open is told of once.
+func TestDynamicAmongOthers(t *testing.T) {
+	cloud := twoNodes(t)
+	d := NewDynamic(reread(t, cloud.entries))
+	assert.Empty(t, d.pods)
+	open := Pass{NodeSets: []powersave.NodeSetCounts{{Name: "dyn", Breakers: []powersave.BreakerRecord{{
+		Key: powersave.BreakerKey{NodeSet: "dyn"}, State: powersave.BreakerOpen, Class: powersave.TroubleQuota, Until: ms(60_000),
+	}}}}}
+	entries := d.Pass(ms(0), open)
+	entries = append(entries, d.Pass(ms(10), open)...)
+	require.Len(t, entries, 1)
+	entries = append(entries, NewDynamic(entries).Pass(ms(20), open)...)
+	require.Len(t, entries, 2)
+	open.NodeSets[0].Breakers[0].Until = ms(120_000)
+	entries = append(entries, d.Pass(ms(60_000), open)...)
+	s := Tell(Answer{Subject: Subject{NodeSet: "dyn"}, Found: Found{Entries: reread(t, entries)}, Time: ms(70_000)})
+	assert.Len(t, s.Steps, 2)
+}
+
+// Of a node that has been up for long the file may have lost the beginning: that is not told anew.
+func TestDynamicFileBeginsLater(t *testing.T) {
+	p := newPasses(t)
+	p.boot(0, "dyn-0")
+	n := len(p.entries)
+	for from := range p.entries {
+		again := NewDynamic(p.entries[from:])
+		b := p.boots["dyn-0"]
+		b.Times = powersave.Timeline{Requested: ms(0), Created: ms(0)}
+		assert.Empty(t, again.Pass(ms(9000), Pass{Boots: []powersave.Boot{b}}), "%d of %d entries", n-from, n)
+	}
+}
+
 // However often passes come and bridges are started anew, each thing is told once, in order, and nothing is kept of pods that have gone. What each bridge has had time
 // to tell is told as if there had been but one.
 func TestDynamicTellsOnce(t *testing.T) {

@@ -157,6 +157,13 @@ func relevant(a Answer) []Entry {
 			}
 			said[e.Node+"/"+e.NodeSet] = e.Reason
 			k = key{}
+		case Breaker: // the next bridge finds it as it was
+			which, how := "breaker "+e.NodeSet+"/"+e.Offering, fmt.Sprint(e.State, e.Until.UTC(), e.Class, e.Reason)
+			if said[which] == how {
+				continue
+			}
+			said[which] = how
+			k = key{}
 		default:
 			k = key{}
 		}
