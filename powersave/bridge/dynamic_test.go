@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,6 +70,8 @@ func TestHistoryOfDynamic(t *testing.T) {
 	require.NoError(t, chmod700(dir))
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
+		b, stop := w.startTold(t, dir)
+		time.Sleep(time.Second)
 		boot := powersave.Boot{Node: "dyn-0", NodeSet: "dyn", Phase: powersave.PhaseCreating, Times: powersave.Timeline{Requested: time.Now()}}
 		pass := func(b *Bridge, phase powersave.Phase, said ...history.Entry) {
 			boot.Phase, boot.UID = phase, "u"
@@ -78,23 +81,21 @@ func TestHistoryOfDynamic(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		}
-		b, stop := w.startTold(t, dir)
 		pass(b, powersave.PhasePending)
 		pass(b, powersave.PhaseStarting)
 		stop()
 		b, stop = w.startTold(t, dir)
-		var traced tape
-		b.Traces = &traced
+		time.Sleep(time.Second)
 		pass(b, powersave.PhaseStarting)
 		pass(b, powersave.PhaseRegistered)
 		pass(b, powersave.PhaseRemoving, history.Entry{Time: time.Now(), What: history.PodDeleted, Node: "dyn-0", PodUID: "u", Reason: "drained: slurmtide: idle for 5m0s"})
 		const up = "NodeMade PodCreated PodScheduled "
 		s := history.Tell(explain(t, b, history.Subject{Node: "dyn-0"}))
 		assert.Equal(t, up+"BridgeStarted NodeRegistered PodDeleted", told(s))
-		assert.NotEmpty(t, traced.calls)
 		stop()
 		b, stop = w.startTold(t, dir)
 		defer stop()
+		time.Sleep(time.Second)
 		for range 2 {
 			b.Passed(time.Now(), history.Pass{NodeSets: []powersave.NodeSetCounts{{Name: "dyn", Breakers: []powersave.BreakerRecord{{
 				Key: powersave.BreakerKey{NodeSet: "dyn"}, State: powersave.BreakerOpen, Class: powersave.TroubleQuota,
@@ -108,11 +109,34 @@ func TestHistoryOfDynamic(t *testing.T) {
 		assert.Equal(t, "BridgeStarted BridgeStarted BridgeStarted Breaker", told(s))
 		assert.Len(t, s.Boots, 1)
 	})
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		b, stop := w.start(t, t.TempDir())
-		defer stop()
-		b.Passed(time.Now(), history.Pass{Boots: []powersave.Boot{{Node: "dyn-0", UID: "u"}}})
-		assert.Nil(t, b.dynamics, "nobody keeps it")
-	})
+}
+
+// ear counts what it is told.
+type ear struct{ heard atomic.Int64 }
+
+func (e *ear) Add(entries ...history.Entry)  { e.heard.Add(int64(len(entries))) }
+func (e *ear) Finished(time.Time, string)    {}
+func (e *ear) TraceID(request string) string { return request }
+
+// Without a history passes are traced, if somebody wants that, and without either nothing is kept of them.
+func TestPassedWithoutHistory(t *testing.T) {
+	for _, traced := range []*ear{nil, {}} {
+		dir := t.TempDir()
+		require.NoError(t, chmod700(dir))
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			c := Config{Slurm: w, Kubernetes: w, Engine: powersave.Config{Alone: true}}
+			if traced != nil {
+				c.Traces = traced
+			}
+			b, stop := w.startWith(t, dir, c)
+			b.Passed(time.Now(), history.Pass{Boots: []powersave.Boot{{Node: "dyn-0", UID: "u", Phase: powersave.PhasePending}}})
+			stop()
+			if traced == nil {
+				assert.Nil(t, b.dynamics)
+				return
+			}
+			assert.EqualValues(t, 1, traced.heard.Load(), "the pod")
+		})
+	}
 }
