@@ -21,7 +21,7 @@ type passes struct {
 func (p *passes) pass(n int, said []history.Entry, boots ...powersave.Boot) {
 	entries := p.dynamic.Pass(ms(n), history.Pass{Boots: boots, Said: said})
 	p.entries = append(p.entries, entries...)
-	p.Traces.Add(entries...)
+	p.Add(entries...)
 }
 
 func dynamic(node string, phase powersave.Phase, at powersave.Timeline) powersave.Boot {
