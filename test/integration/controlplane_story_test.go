@@ -26,6 +26,7 @@ import (
 const storyValues = `
 image: {tag: "VERSION"}
 controller:
+  hosts: {enabled: true}
   spec:
     persistence: {existingClaim: state}
     extraConf: "SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=180\nMessageTimeout=20\nSHAPES"
@@ -316,6 +317,7 @@ func (c *charts) testGone(t *testing.T) {
 	}
 	c.eventually("all else to go", func() (bool, string) {
 		left := slices.DeleteFunc(c.left(t, c.ns), func(name string) bool { return strings.HasPrefix(name, "endpointslice.") })
+		left = append(left, strings.Fields(runKubectl(t, "get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/instance=tide", "-o", "name"))...)
 		return slices.Equal(kept, left), strings.Join(left, " ")
 	})
 	helm(t, "uninstall", "slurmtide", "-n", daemons, "--wait")
