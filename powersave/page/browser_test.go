@@ -92,6 +92,9 @@ func TestBrowser(t *testing.T) {
 
 	t.Run("keyboard", func(t *testing.T) {
 		b.press("/")
+		b.press("k")
+		assert.NotEqual(t, "words", b.text(`document.activeElement.id`), "no character alone does anything (WCAG 2.1.4)")
+		b.hold("k")
 		assert.Equal(t, "words", b.text(`document.activeElement.id`))
 		b.write("5")
 		b.press("Enter")
@@ -163,14 +166,22 @@ func TestBrowser(t *testing.T) {
 		for _, scheme := range []string{"light", "dark"} {
 			t.Run(name+", "+scheme, func(t *testing.T) {
 				b.shape(size[0], size[1], scheme)
-				var over int
-				b.eval(fit, &over)
-				assert.LessOrEqual(t, over, 0, "it is not wider than the window")
 				assert.Equal(t, map[string]string{"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}[scheme], b.text(`getComputedStyle(document.body).backgroundColor`))
-				var pale []string
-				b.eval(faint, &pale)
-				assert.Empty(t, pale, "texts with a contrast of less than 4.5 to what they stand on")
-				b.keep(name + "-" + scheme)
+				legible := func(picture string) {
+					var over int
+					b.eval(fit, &over)
+					assert.LessOrEqual(t, over, 0, "%s is not wider than the window", picture)
+					var pale []string
+					b.eval(faint, &pale)
+					assert.Empty(t, pale, "texts of %s with a contrast of less than 4.5 to what they stand on", picture)
+					b.keep(picture)
+				}
+				legible(name + "-" + scheme)
+				b.act(`location.hash = "#job/5"`)
+				b.until(`document.activeElement.id === "story-title" && byId("story-text").innerText.includes("given back")`)
+				legible(name + "-" + scheme + "-story")
+				b.press("Escape")
+				b.until(`byId("story").hidden`)
 			})
 		}
 	}
@@ -290,7 +301,7 @@ func TestBrowserAtScale(t *testing.T) {
 	assert.Less(t, elements, 12_000)
 	var took float64 // ms, for all of it
 	b.eval(`(() => { painted.clear(); const began = performance.now(); show(view); return performance.now() - began; })()`, &took)
-	b.press("/")
+	b.hold("k")
 	b.write("node-7777")
 	b.until(`byId("hits").innerText.includes("node node-7777")`)
 	b.keep("large")

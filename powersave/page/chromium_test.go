@@ -209,6 +209,13 @@ func (b *browser) press(key string) {
 	b.do("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key}, nil)
 }
 
+// hold presses a key while Ctrl is held.
+func (b *browser) hold(key string) {
+	b.t.Helper()
+	b.do("Input.dispatchKeyEvent", map[string]any{"type": "rawKeyDown", "key": key, "modifiers": 2}, nil)
+	b.do("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "modifiers": 2}, nil)
+}
+
 func (b *browser) write(text string) {
 	for _, key := range strings.Split(text, "") {
 		b.press(key)

@@ -466,7 +466,8 @@ addEventListener("hashchange", () => tell(true));
 addEventListener("popstate", () => { if (!location.hash) shut(false); });
 document.addEventListener("keydown", (e) => {
   const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement.tagName);
-  if (e.key === "/" && !typing && !e.ctrlKey && !e.metaKey && !e.altKey) {
+  // No key alone (WCAG 2.1.4): speech that is taken for typing would move people about.
+  if ((e.ctrlKey || e.metaKey) && !e.altKey && !e.shiftKey && e.key.toLowerCase() === "k") {
     e.preventDefault();
     byId("words").focus();
   } else if (e.key === "Escape" && !byId("story").hidden && !typing) {
