@@ -280,6 +280,8 @@ func TestSecrets(t *testing.T) {
 // TestCollectorThatHangs holds up nothing: what is over the queue is dropped, and the end waits for the collector no longer than it may.
 func TestCollectorThatHangs(t *testing.T) {
 	clean(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "120000") // ms: while it has not failed, there is hope
+	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "120000")
 	c := tracestest.Start(t)
 	release := make(chan struct{})
 	c.Answer(func(http.ResponseWriter, *http.Request) { <-release })
@@ -320,8 +322,9 @@ func TestManyAtOnce(t *testing.T) {
 	s := send(t, c.Server.URL)
 	s.waiting.most = 1000
 	spans := s.boot(t, "r1", "cpu-[0-1999]")
-	require.Eventually(t, func() bool { return len(c.Spans()) == spans }, patience, 10*time.Millisecond)
-	assert.Zero(t, s.dropped.Load())
+	assert.Eventually(t, func() bool { return len(c.Spans()) == spans }, patience, 10*time.Millisecond)
+	require.Zero(t, s.dropped.Load(), "%d of %d came: %s", len(c.Spans()), spans, s.log.String())
+	require.Len(t, c.Spans(), spans)
 	assert.Greater(t, len(c.Requests()), 10)
 
 	// The bridge ends without waiting for that.

@@ -212,12 +212,7 @@ func (t *Traces) bootEnded(b *history.Boot) {
 	default:
 		return
 	}
-	if t.waiting.many() { // thousands that register together must not drop each other's
-		select {
-		case <-time.After(time.Millisecond):
-		case <-t.ending:
-		}
-	}
+	t.giveWay()
 	request := b.Request
 	if b.Dynamic {
 		request = ""
@@ -239,6 +234,17 @@ func (t *Traces) bootEnded(b *history.Boot) {
 		span.SetStatus(codes.Error, failed)
 	}
 	span.End(trace.WithTimestamp(bootEnd(b)))
+}
+
+// giveWay waits while many spans wait for a collector that takes them, up to ten milliseconds: boots by the thousand that end together must not drop each other's.
+func (t *Traces) giveWay() {
+	for i := 0; i < 10 && t.waiting.many(); i++ {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-t.ending:
+			return
+		}
+	}
 }
 
 func bootEnd(b *history.Boot) time.Time {
