@@ -35,7 +35,7 @@ func TestHetJobs(t *testing.T) {
 					PartitionLines: []string{"PartitionName=wide Nodes=wide-[0-3] Default=YES", "PartitionName=tight Nodes=tight-0"},
 				}, nodeSet{name: "wide", nodes: "wide-[0-3]"})
 				label := "slurmtide.io/het-" + short + "-" + version
-				tight := c.build(nodeSet{name: "tight", nodes: "tight-0", boot: v1alpha1.BootPolicy{UnschedulableGrace: &metav1.Duration{Duration: 15 * time.Second}}})
+				tight := c.build(nodeSet{name: "tight", nodes: "tight-0", boot: v1alpha1.BootPolicy{UnschedulableGrace: &metav1.Duration{Duration: 40 * time.Second}}}) // on a busy machine, too, the others are up before
 				tight.Spec.Template.Spec.NodeSelector = map[string]string{label: "yes"}
 				tight.Spec.Backoff = &v1alpha1.BackoffPolicy{Initial: &metav1.Duration{Duration: 10 * time.Second}}
 				c.create(tight)
