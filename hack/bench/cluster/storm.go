@@ -91,5 +91,8 @@ func (b *bench) ended(s *storm) (submitted, took float64, d exporter.Diag, err e
 		return 0, 0, d, err
 	}
 	took, d, err = timed(rest)
+	if err == nil && d.Completed < float64(s.Jobs) { // also of those that are forgotten by now
+		err = fmt.Errorf("%.0f of %d have completed, by sdiag", d.Completed, s.Jobs)
+	}
 	return float64(ns) / 1e9, took, d, err
 }
