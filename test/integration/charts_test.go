@@ -32,10 +32,7 @@ const (
 
 // TestCharts has Helm install, change and remove everything. The daemons run with the rights of the charts alone.
 func TestCharts(t *testing.T) {
-	of := versions()
-	for i := len(of) - 1; i >= 0; i-- { // the newest first
-		t.Run(of[i], func(t *testing.T) { testCharts(t, of[i]) })
-	}
+	newestFirst(t, testCharts)
 }
 
 // charts is a Slurm cluster of the chart slurm.

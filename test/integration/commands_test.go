@@ -29,10 +29,7 @@ import (
 // is called as the guide calls its own: namespaces slurm and slurmtide-system, release tide, NodeSet cpu, job 7. It brings about the troubles that
 // they look at, so that there is something to see.
 func TestGuideCommands(t *testing.T) {
-	of := versions()
-	for i := len(of) - 1; i >= 0; i-- { // the newest first
-		t.Run(of[i], func(t *testing.T) { testGuideCommands(t, of[i]) })
-	}
+	newestFirst(t, testGuideCommands)
 }
 
 // shown is what the output of commands has to have, by the page and a word of the command; of all others it is enough that there is some.

@@ -22,12 +22,8 @@ const smallRoot = `for f in sh bash cat sleep; do p=$(command -v $f); echo $p; l
 
 // TestControlPlaneContainers runs jobs in containers: by Slurm's own --container, and by a Docker daemon beside slurmd. Manifests are those of docs/examples.
 func TestControlPlaneContainers(t *testing.T) {
-	runKubectl(t, "apply", "--server-side", "--force-conflicts", "-f", controllerManifest)
-	t.Cleanup(func() { runKubectl(t, "delete", "--timeout=2m", "-f", controllerManifest) })
-	of := versions()
-	for i := len(of) - 1; i >= 0; i-- { // the newest first
-		t.Run(of[i], func(t *testing.T) { testContainers(t, of[i]) })
-	}
+	withController(t)
+	newestFirst(t, testContainers)
 }
 
 func testContainers(t *testing.T, version string) {

@@ -27,12 +27,8 @@ import (
 
 // TestControlPlaneHybrid has slurmctld and slurmdbd on a host beside the cluster, as docs/hybrid.md tells it, and all else on Kubernetes.
 func TestControlPlaneHybrid(t *testing.T) {
-	runKubectl(t, "apply", "--server-side", "--force-conflicts", "-f", controllerManifest)
-	t.Cleanup(func() { runKubectl(t, "delete", "--timeout=2m", "-f", controllerManifest) })
-	of := versions()
-	for i := len(of) - 1; i >= 0; i-- { // the newest first
-		t.Run(of[i], func(t *testing.T) { testHybrid(t, of[i]) })
-	}
+	withController(t)
+	newestFirst(t, testHybrid)
 }
 
 // hybrid is a Slurm cluster whose slurmctld and slurmdbd are on a host.

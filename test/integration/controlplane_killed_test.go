@@ -19,12 +19,8 @@ import (
 
 // TestControlPlaneKilled kills slurmctld's pod, without a warning, while a job runs and the nodes of another one boot. Both end as if nothing had been.
 func TestControlPlaneKilled(t *testing.T) {
-	runKubectl(t, "apply", "--server-side", "--force-conflicts", "-f", controllerManifest)
-	t.Cleanup(func() { runKubectl(t, "delete", "--timeout=2m", "-f", controllerManifest) })
-	of := versions()
-	for i := len(of) - 1; i >= 0; i-- { // the newest first
-		t.Run(of[i], func(t *testing.T) { testKilled(t, of[i]) })
-	}
+	withController(t)
+	newestFirst(t, testKilled)
 }
 
 func testKilled(t *testing.T, version string) {

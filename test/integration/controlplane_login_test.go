@@ -37,12 +37,8 @@ function slurm_cli_post_submit(component, job, step) return slurm.SUCCESS end
 
 // TestControlPlaneLogin has users come by ssh, with the client of another pod, and use Slurm.
 func TestControlPlaneLogin(t *testing.T) {
-	runKubectl(t, "apply", "--server-side", "--force-conflicts", "-f", controllerManifest)
-	t.Cleanup(func() { runKubectl(t, "delete", "--timeout=2m", "-f", controllerManifest) })
-	of := versions()
-	for i := len(of) - 1; i >= 0; i-- { // the newest first
-		t.Run(of[i], func(t *testing.T) { testLogin(t, of[i]) })
-	}
+	withController(t)
+	newestFirst(t, testLogin)
 }
 
 func testLogin(t *testing.T, version string) {

@@ -65,10 +65,7 @@ nodeSets:
 
 // TestControlPlaneStory is a site's first day: three charts, a user, a job, its record, a portal, changes, an accident, an update under load, and the end.
 func TestControlPlaneStory(t *testing.T) {
-	of := versions()
-	for i := len(of) - 1; i >= 0; i-- { // the newest first
-		t.Run(of[i], func(t *testing.T) { testStory(t, of[i]) })
-	}
+	newestFirst(t, testStory)
 }
 
 func testStory(t *testing.T, version string) {

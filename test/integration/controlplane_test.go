@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,13 +40,25 @@ type plane struct {
 
 // TestControlPlane has slurmtide controller, in a pod with the rights of docs/examples alone, make Slurm clusters of a few objects.
 func TestControlPlane(t *testing.T) {
+	withController(t)
+	for _, version := range slices.Backward(versions()) {
+		t.Run(version, func(t *testing.T) { testControlPlane(t, version) })
+		t.Run("backups "+version, func(t *testing.T) { testBackups(t, version) })
+		t.Run("accounting "+version, func(t *testing.T) { testAccounting(t, version) })
+	}
+}
+
+// withController has slurmtide controller run, with the rights of docs/examples alone, until the test ends.
+func withController(t *testing.T) {
+	t.Helper()
 	runKubectl(t, "apply", "--server-side", "--force-conflicts", "-f", controllerManifest)
 	t.Cleanup(func() { runKubectl(t, "delete", "--timeout=2m", "-f", controllerManifest) })
-	of := versions()
-	for i := len(of) - 1; i >= 0; i-- { // the newest first
-		t.Run(of[i], func(t *testing.T) { testControlPlane(t, of[i]) })
-		t.Run("backups "+of[i], func(t *testing.T) { testBackups(t, of[i]) })
-		t.Run("accounting "+of[i], func(t *testing.T) { testAccounting(t, of[i]) })
+}
+
+// newestFirst runs a test with one version of Slurm after the other; versions begins with the oldest.
+func newestFirst(t *testing.T, test func(t *testing.T, version string)) {
+	for _, version := range slices.Backward(versions()) {
+		t.Run(version, func(t *testing.T) { test(t, version) })
 	}
 }
 

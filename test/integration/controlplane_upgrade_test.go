@@ -30,13 +30,12 @@ func TestControlPlaneUpgrade(t *testing.T) {
 		out, err := tryHelm(context.WithoutCancel(t.Context()), "upgrade", "--install", "slurmtide-crds", "helm/slurmtide-crds", "-n", daemons, "--take-ownership")
 		assert.NoError(t, err, out)
 	})
-	of := versions()
-	for i := len(of) - 1; i >= 0; i-- { // the newest first
-		t.Run(of[i], func(t *testing.T) { testUpgrade(t, of[i], of[len(of)-1], before) })
-	}
+	newestFirst(t, func(t *testing.T, version string) { testUpgrade(t, version, before) })
 }
 
-func testUpgrade(t *testing.T, version, newest, before string) {
+func testUpgrade(t *testing.T, version, before string) {
+	of := versions()
+	newest := of[len(of)-1]
 	c := newStory(t, version, "upgrade-")
 	all := []string{"slurmtide-crds", "slurmtide", "slurm"}
 	for _, chart := range all {

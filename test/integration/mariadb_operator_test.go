@@ -19,8 +19,7 @@ import (
 
 // TestMariaDBOperator has the real mariadb-operator make the database of docs/examples/mariadb.yaml, and slurmdbd keep records in it.
 func TestMariaDBOperator(t *testing.T) {
-	runKubectl(t, "apply", "--server-side", "--force-conflicts", "-f", controllerManifest)
-	t.Cleanup(func() { runKubectl(t, "delete", "--timeout=2m", "-f", controllerManifest) })
+	withController(t)
 	of := versions()
 	p := newPlane(t, of[len(of)-1], "mariadb-")
 	p.createVolume("storage-mariadb-0")
