@@ -38,13 +38,12 @@ func (s *Stack) ExecInput(ctx context.Context, stdin io.Reader, container string
 
 // ExecPod is ExecInput in any pod of the stack's namespace.
 func (s *Stack) ExecPod(ctx context.Context, pod string, stdin io.Reader, container string, command ...string) (stdout, stderr string, err error) {
-	request := s.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(s.Options.Namespace).Name(pod).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{
-			Container: container, Command: command, Stdin: stdin != nil, Stdout: true, Stderr: true,
-		}, scheme.ParameterCodec)
-	executor, err := remotecommand.NewWebSocketExecutor(s.config, "GET", request.URL().String())
+	if container == ContainerSlurmctld {
+		return s.runInShell(ctx, pod, stdin, container, command)
+	}
+	executor, err := s.executor(pod, container, stdin != nil, command...)
 	if err != nil {
-		return "", "", fmt.Errorf("preparing exec in %s/%s: %w", pod, container, err)
+		return "", "", err
 	}
 	var out, errOut bytes.Buffer
 	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: &out, Stderr: &errOut})
@@ -54,6 +53,18 @@ func (s *Stack) ExecPod(ctx context.Context, pod string, stdin io.Reader, contai
 		err = fmt.Errorf("exec of %s in %s/%s: %w", strings.Join(command, " "), pod, container, err)
 	}
 	return out.String(), errOut.String(), err
+}
+
+func (s *Stack) executor(pod, container string, stdin bool, command ...string) (remotecommand.Executor, error) {
+	request := s.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(s.Options.Namespace).Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{
+			Container: container, Command: command, Stdin: stdin, Stdout: true, Stderr: true,
+		}, scheme.ParameterCodec)
+	executor, err := remotecommand.NewWebSocketExecutor(s.config, "GET", request.URL().String())
+	if err != nil {
+		return nil, fmt.Errorf("preparing exec in %s/%s: %w", pod, container, err)
+	}
+	return executor, nil
 }
 
 // Signal sends a signal (a name without SIG) to a process of the control plane's pod: slurmctld or a bridge. Kubernetes starts a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -28,6 +29,7 @@ type Stack struct {
 	Options Options // with defaults filled in
 	config  *rest.Config
 	kube    kubernetes.Interface
+	shells  sync.Map // of *shells, by pod/container
 }
 
 // Deploy makes the namespace and everything in it, and returns as soon as Kubernetes has accepted it: see WaitReady. It refuses a
