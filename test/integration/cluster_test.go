@@ -115,6 +115,7 @@ const byDefault = -1
 // deploy puts up a stack and NodeSets, and takes them down when the test ends.
 func deploy(t *testing.T, name, version string, o stack.Options, sets ...nodeSet) *cluster {
 	t.Helper()
+	admit(t)
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	require.NoError(t, err, "KUBECONFIG must name the test cluster")
 	config.QPS, config.Burst = 100, 200

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,7 +44,6 @@ func TestRestarts(t *testing.T) {
 		t.Run("bridge killed while pods go", func(t *testing.T) {
 			c.t = t
 			id := c.sbatch("true", "-N2")
-			c.waitJob(id, "COMPLETED")
 			// One look from outside may take longer than all of a power-down.
 			c.slurm("timeout", fmt.Sprint(int(patience.Seconds())), "sh", "-c", "until scontrol --oneliner show node 'cpu-[0-9]' | grep -q POWERING_DOWN; do sleep 0.1; done")
 			require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
@@ -98,18 +98,21 @@ func TestRestarts(t *testing.T) {
 // Nodes that cannot boot: pods go, the reason stands on the node, others go on.
 func TestBootsThatFail(t *testing.T) {
 	forFaults(t, func(t *testing.T, version string) {
-		c := deploy(t, "fails", version, stack.Options{Gate: true, ResumeTimeout: 20,
+		c := deploy(t, "fails", version, stack.Options{Gate: true, ResumeTimeout: 40,
 			NodeLines: []string{"NodeName=ghost-0 CPUs=2 RealMemory=400 State=CLOUD"},
 		}, nodeSet{name: "cpu", nodes: "cpu-[0-3]"}, nodeSet{name: "bad", nodes: "bad-0", image: "slurmtide/none:such"})
 
 		c.slurm("scontrol", "update", "nodename=cpu-0,bad-0,ghost-0", "state=power_up")
-		c.waitNodes("cpu-0", powersave.NodeIdle, powersave.NodePoweredDown|powersave.NodePoweringUp)
+		problems := map[string]string{} // which may be seen one after the other
 		c.eventually("status to name the problems", func() (bool, string) {
-			problems := map[string]string{}
 			for _, b := range c.status().Engine.Boots {
-				problems[b.Node] = b.Problem
+				problems[b.Node] = cmp.Or(b.Problem, problems[b.Node])
 			}
 			return strings.Contains(problems["bad-0"], "image") && strings.Contains(problems["ghost-0"], "no NodeSet"), problems["bad-0"] + problems["ghost-0"]
+		})
+		c.eventually("the good node to come up", func() (bool, string) { // and go again
+			history := c.status().Engine.History
+			return slices.ContainsFunc(history, func(b powersave.Boot) bool { return b.Node == "cpu-0" }), fmt.Sprint(history)
 		})
 		// What is not ours is left to ResumeTimeout.
 		c.waitNodes("ghost-0", powersave.NodeDown|powersave.NodePoweredDown, powersave.NodePoweringUp)

@@ -9,8 +9,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/slurmtide/slurmtide/hack/stack"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
@@ -31,8 +32,7 @@ func TestOfferings(t *testing.T) {
 		c.create(set)
 
 		began := time.Now()
-		id := c.sbatch("sleep 3", "-N2", "--exclusive")
-		made := c.podsOf(id)
+		id, made := c.podsOf("sleep 3", "-N2", "--exclusive")
 		assert.Less(t, time.Since(began), limit, "the deadline")
 		spot := 0
 		for n, pods := range made {
@@ -61,8 +61,7 @@ func TestOfferings(t *testing.T) {
 			return false, "it is not in the status"
 		})
 
-		id = c.sbatch("sleep 3", "-N3", "--exclusive")
-		made = c.podsOf(id)
+		id, made = c.podsOf("sleep 3", "-N3", "--exclusive")
 		assert.Len(t, made, 3)
 		for n, pods := range made {
 			require.Len(t, pods, 1, "%s: %v", n, pods)
@@ -78,23 +77,32 @@ type madePod struct {
 	generation int64
 }
 
-// podsOf waits until the job is done, and returns the pods that each node had until then, oldest first.
-func (c *cluster) podsOf(id string) map[string][]madePod {
+// podsOf submits a job, waits until it is done, and returns the pods that each node had until then, oldest first. They are watched: a
+// look from time to time misses those that go at once.
+func (c *cluster) podsOf(script string, options ...string) (id string, made map[string][]madePod) {
 	c.t.Helper()
-	seen := map[types.UID]bool{}
-	made := map[string][]madePod{}
-	c.eventually("job "+id+" to be done", func() (bool, string) {
-		for n, p := range c.slurmdPods() {
-			if seen[p.UID] {
+	pods := c.kube.CoreV1().Pods(c.ns)
+	before, err := pods.List(c.ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelNode})
+	require.NoError(c.t, err)
+	events, err := pods.Watch(c.ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelNode, ResourceVersion: before.ResourceVersion})
+	require.NoError(c.t, err)
+	defer events.Stop()
+	id = c.sbatch(script, options...)
+	c.waitJob(id, "COMPLETED")
+	made = map[string][]madePod{}
+	for {
+		select {
+		case e, open := <-events.ResultChan():
+			require.True(c.t, open, "the watch has ended")
+			if e.Type != watch.Added {
 				continue
 			}
-			seen[p.UID] = true
+			p := e.Object.(*corev1.Pod)
 			generation, err := strconv.ParseInt(p.Annotations[v1alpha1.AnnotationGeneration], 10, 64)
 			require.NoError(c.t, err)
-			made[n] = append(made[n], madePod{p.Labels[v1alpha1.LabelOffering], generation})
+			made[p.Name] = append(made[p.Name], madePod{p.Labels[v1alpha1.LabelOffering], generation})
+		case <-time.After(time.Second): // all that happened before the job's end has been told
+			return id, made
 		}
-		state := c.jobField(id, "JobState")
-		return state == "COMPLETED", state
-	})
-	return made
+	}
 }
