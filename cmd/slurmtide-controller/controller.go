@@ -49,6 +49,9 @@ func controllerCommand() *urfave.Command {
 			&urfave.StringSliceFlag{Name: "kinds", Usage: "kinds whose objects are carried out, separated by commas (default: " + strings.Join(controlplane.Kinds(), ",") + ")"},
 			&urfave.IntFlag{Name: "workers", Value: 4, Usage: "objects that are handled at once"},
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9444", Usage: "where /metrics, /livez and /readyz are served; empty: nowhere"},
+			daemon.TLSCertFlag("metrics-address"),
+			daemon.TLSKeyFlag(),
+			daemon.TLSClientCAFlag("whoever reads metrics"),
 			daemon.PprofFlag(),
 			&urfave.Float64Flag{Name: "kube-qps", Value: 200, Usage: "requests per second to the API server"},
 			&urfave.IntFlag{Name: "kube-burst", Value: 400, Usage: "requests to the API server that may come at once"},
@@ -68,6 +71,9 @@ func runController(c *urfave.Context) error {
 	}
 	if n := c.Int("workers"); n < 1 {
 		return cli.UsageError("--workers %d is too few: 1 is the least, 4 are usual", n)
+	}
+	if err := daemon.CheckTLS(c); err != nil {
+		return err
 	}
 	kinds, err := controlplane.ParseKinds(c.StringSlice("kinds"))
 	if err != nil {
@@ -107,7 +113,11 @@ func runController(c *urfave.Context) error {
 		return lead(ctx, config, lease, log, &leading, loop.Run)
 	}}
 	if address := c.String("metrics-address"); address != "" {
-		part, err := daemon.Metrics(address, nil, registry, map[string]http.Handler{"GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": http.HandlerFunc(daemon.OK)})
+		tls, err := daemon.TLS(c, log)
+		if err != nil {
+			return err
+		}
+		part, err := daemon.Metrics(address, tls, registry, map[string]http.Handler{"GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": http.HandlerFunc(daemon.OK)})
 		if err != nil {
 			return err
 		}

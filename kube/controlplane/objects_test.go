@@ -2,6 +2,8 @@ package controlplane
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -155,6 +157,44 @@ func TestStamp(t *testing.T) {
 		ok, err := has(live, want)
 		require.NoError(t, err)
 		assert.True(t, ok, "%T %s", live, live.GetName())
+	}
+}
+
+// What the bridge shows is its own concern: without the Secret slurmctld runs.
+func TestBridgeTLS(t *testing.T) {
+	for name, test := range map[string]struct {
+		tls   *v1alpha1.ServerTLS
+		flags []string
+		keys  []string
+	}{
+		"none":          {},
+		"a certificate": {&v1alpha1.ServerTLS{SecretName: "web"}, []string{"--tls-cert=/etc/slurmtide/tls/tls.crt", "--tls-key=/etc/slurmtide/tls/tls.key"}, []string{"tls.crt", "tls.key"}},
+		"also clients'": {&v1alpha1.ServerTLS{SecretName: "web", ClientCA: true}, []string{"--tls-cert=/etc/slurmtide/tls/tls.crt", "--tls-key=/etc/slurmtide/tls/tls.key", "--tls-client-ca=/etc/slurmtide/tls/ca.crt"}, []string{"tls.crt", "tls.key", "ca.crt"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := slurmctldPod(controller(func(c *v1alpha1.Controller) { c.Spec.Bridge = &v1alpha1.BridgeOptions{TLS: test.tls} }), settings)
+			b := pod.Containers[slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == ContainerBridge })]
+			flags := slices.DeleteFunc(slices.Clone(b.Args), func(a string) bool { return !strings.HasPrefix(a, "--tls-") })
+			assert.ElementsMatch(t, test.flags, flags)
+			mounted := slices.ContainsFunc(b.VolumeMounts, func(m corev1.VolumeMount) bool {
+				return m.Name == bridgeTLSVolume && m.MountPath == bridgeTLSDir && m.ReadOnly
+			})
+			i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == bridgeTLSVolume })
+			assert.Equal(t, test.tls != nil, mounted)
+			require.Equal(t, test.tls != nil, i >= 0)
+			if i < 0 {
+				return
+			}
+			secret := pod.Volumes[i].Projected.Sources[0].Secret
+			assert.Equal(t, "web", secret.Name)
+			assert.True(t, *secret.Optional)
+			var keys []string
+			for _, item := range secret.Items {
+				keys = append(keys, item.Path)
+				assert.EqualValues(t, 0o440, *item.Mode, "others must not read the key")
+			}
+			assert.Equal(t, test.keys, keys)
+		})
 	}
 }
 

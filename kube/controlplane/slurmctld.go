@@ -23,17 +23,23 @@ const (
 	wantedDir  = "/etc/slurmtide/config"
 	keysDir    = "/etc/slurmtide/keys"
 	programDir = "/opt/slurmtide"
-	stateDir   = "/var/spool/slurmctld"
-	spoolDir   = "/var/spool/slurmtide"
-	keptDir    = "/var/spool/slurmtide-config"
+	// bridgeTLSDir has what the bridge shows to browsers and to Prometheus.
+	bridgeTLSDir = "/etc/slurmtide/tls"
+	stateDir     = "/var/spool/slurmctld"
+	spoolDir     = "/var/spool/slurmtide"
+	keptDir      = "/var/spool/slurmtide-config"
 )
 
 const containerConfig = "config"
 
 const (
-	stateVolume = "statesave"
-	keysVolume  = "keys"
+	stateVolume     = "statesave"
+	keysVolume      = "keys"
+	bridgeTLSVolume = "bridge-tls"
 )
+
+// caKey is beside tls.crt and tls.key in Secrets of cert-manager.
+const caKey = "ca.crt"
 
 // defaultSize is that of the claim for slurmctld's state.
 const defaultSize = "4Gi"
@@ -107,8 +113,11 @@ func slurmctldPod(c *v1alpha1.Controller, s Settings) corev1.PodSpec {
 	if spec.SecurityContext.FSGroup == nil {
 		spec.SecurityContext.FSGroup = new(gidKeys)
 	}
-	if enabled(bridgeOptions(c).Enabled) {
+	if o := bridgeOptions(c); enabled(o.Enabled) {
 		spec.Containers = append(spec.Containers, bridge(c, s))
+		if o.TLS != nil {
+			spec.Volumes = append(spec.Volumes, corev1.Volume{Name: bridgeTLSVolume, VolumeSource: projected(certificate(o.TLS))})
+		}
 	}
 	switch p := &c.Spec.Persistence; {
 	case !enabled(p.Enabled):
@@ -274,13 +283,33 @@ func bridge(c *v1alpha1.Controller, s Settings) corev1.Container {
 			}})
 		}
 	}
-	b.Args, b.Ports = append(args, o.Args...), ports
 	b.VolumeMounts = []corev1.VolumeMount{
 		{Name: "jwt-key", MountPath: keysDir, ReadOnly: true},
 		{Name: "token", MountPath: inplace.ServiceAccountDir, ReadOnly: true},
 		{Name: stateVolume, SubPath: "spool", MountPath: spoolDir},
 	}
+	if tls := bridgeOptions(c).TLS; tls != nil {
+		args = append(args, "--tls-cert="+bridgeTLSDir+"/"+corev1.TLSCertKey, "--tls-key="+bridgeTLSDir+"/"+corev1.TLSPrivateKeyKey)
+		if tls.ClientCA {
+			args = append(args, "--tls-client-ca="+bridgeTLSDir+"/"+caKey)
+		}
+		b.VolumeMounts = append(b.VolumeMounts, corev1.VolumeMount{Name: bridgeTLSVolume, MountPath: bridgeTLSDir, ReadOnly: true})
+	}
+	b.Args, b.Ports = append(args, o.Args...), ports
 	return b
+}
+
+// certificate projects what the server shows. Without the Secret slurmctld starts all the same: it is the bridge that says what it misses.
+func certificate(tls *v1alpha1.ServerTLS) corev1.VolumeProjection {
+	secret := &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: tls.SecretName}, Optional: new(true)}
+	keys := []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey}
+	if tls.ClientCA {
+		keys = append(keys, caKey)
+	}
+	for _, key := range keys {
+		secret.Items = append(secret.Items, corev1.KeyToPath{Key: key, Path: key, Mode: new(int32(0o440))})
+	}
+	return corev1.VolumeProjection{Secret: secret}
 }
 
 // container is one with the user's options, and without rights. What it writes goes to volumes.

@@ -135,6 +135,7 @@ func TestWrongValues(t *testing.T) {
 		"two exporters":   {"slurmtide", "exporter: {enabled: true, replicas: 2, clusters: [{name: a, slurmrestd: b}]}", "exporter.replicas: one for each cluster is enough"},
 		"two of a name":   {"slurmtide", "exporter: {enabled: true, clusters: [{name: a_b, slurmrestd: b}, {name: A-b, slurmrestd: b}]}", "exporter.clusters: the names a_b and A-b would have the same Deployment"},
 		"a long one":      {"slurmtide", "{fullnameOverride: a12345678901234567890123456789012345678, exporter: {enabled: true, clusters: [{name: b1234567890123456789, slurmrestd: b}]}}", "which has more than 63 characters: set a shorter fullnameOverride"},
+		"whose CA":        {"slurmtide", "controller: {tls: {clientCA: true}}", "controller.tls.clientCA wants controller.tls.secretName"},
 		"no certificate":  {"slurmtide", "exporter: {enabled: true, clusters: [{name: a, slurmrestd: b}], tls: {clientCA: true}}", "exporter.tls.clientCA wants exporter.tls.secretName"},
 		"cluster's name":  {"slurmtide", "exporter: {enabled: true, clusters: [{name: a/b, slurmrestd: b}]}", "at '/exporter/clusters/0/name': 'a/b' does not match pattern"},
 		"metrics TLS":     {"slurmtide", "scaler: {enabled: true, clusters: [{name: a, slurmrestd: b}], externalMetrics: {enabled: true}}", "scaler.externalMetrics wants TLS"},

@@ -74,9 +74,9 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
-{{- /* What both daemons' containers have: (list $ component). */}}
+{{- /* What the daemons' containers have: (list $ component https), which are their probes'. */}}
 {{- define "slurmtide.container" -}}
-{{- $top := index . 0 }}{{ $component := index . 1 }}{{ $daemon := index $top.Values $component -}}
+{{- $top := index . 0 }}{{ $component := index . 1 }}{{ $daemon := index $top.Values $component }}{{ $tls := index . 2 -}}
 image: {{ include "slurmtide.image" $top | quote }}
 imagePullPolicy: {{ $top.Values.image.pullPolicy }}
 securityContext:
@@ -88,16 +88,36 @@ livenessProbe:
   httpGet:
     path: /livez
     port: metrics
+    {{- if $tls }}
+    scheme: HTTPS
+    {{- end }}
 readinessProbe:
   httpGet:
     path: /readyz
     port: metrics
+    {{- if $tls }}
+    scheme: HTTPS
+    {{- end }}
 {{- with $daemon.resources }}
 resources: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $daemon.env }}
 env: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{- /* How a PodMonitor reads metrics: (list interval tls). */}}
+{{- define "slurmtide.endpoint" -}}
+- port: metrics
+  interval: {{ index . 0 }}
+  {{- with index . 1 }}
+  {{- if .secretName }}
+  scheme: https
+  {{- with .podMonitor }}
+  tlsConfig: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- end }}
+  {{- end }}
 {{- end }}
 
 {{- /* The groups of a file of alerts, each metric with matchers before its own: (list $ file matchers). */}}

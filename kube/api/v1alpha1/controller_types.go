@@ -255,6 +255,11 @@ type BridgeOptions struct {
 	// +optional
 	Page *BridgePage `json:"page,omitempty"`
 
+	// Serve its metrics and its page with TLS.
+	//
+	// +optional
+	TLS *ServerTLS `json:"tls,omitempty"`
+
 	// OpenTelemetry traces of boots.
 	//
 	// +optional
@@ -269,7 +274,7 @@ type BridgePage struct {
 	// +kubebuilder:default=true
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Serve it to all that reach the pod, by the Service <name>-controller, too: as plain HTTP without a password, like metrics. Otherwise it listens on
+	// Serve it to all that reach the pod, by the Service <name>-controller, too: like metrics as plain HTTP without a password, unless tls is given. Otherwise it listens on
 	// 127.0.0.1, and whoever may use kubectl port-forward reaches it.
 	//
 	// +optional
@@ -281,6 +286,20 @@ type BridgePage struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^https?://[^\s@?#]+$`
 	Scaler string `json:"scaler,omitempty"`
+}
+
+// ServerTLS is what a server shows, and what it wants to see.
+type ServerTLS struct {
+	// A Secret with tls.crt and tls.key, as cert-manager makes them. They may be replaced at any time.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName"`
+
+	// Clients must show a certificate of the CA in ca.crt of that Secret.
+	//
+	// +optional
+	ClientCA bool `json:"clientCA,omitempty"`
 }
 
 // BridgeTracing is where traces of boots are sent.
