@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
@@ -286,6 +287,9 @@ func addExtra(f *slurmconf.File, text, cluster string, files map[string]string, 
 	if err := checkIncludes(extra, cluster, files, nil); err != nil {
 		return err
 	}
+	if err := makeRoom(f, extra); err != nil {
+		return err
+	}
 	if err := f.Add("\n# --- " + extraConf + " ---"); err != nil {
 		return err
 	}
@@ -293,4 +297,26 @@ func addExtra(f *slurmconf.File, text, cluster string, files map[string]string, 
 		return fmt.Errorf("%s: %w", extraConf, err)
 	}
 	return nil
+}
+
+// makeRoom counts the user's nodes into MaxNodeCount, which is for those of slurm.conf as well, unless the user says how many.
+func makeRoom(f, extra *slurmconf.File) error {
+	const key = "MaxNodeCount"
+	ours, dynamic := f.Get(key)
+	if _, theirs := extra.Get(key); theirs || !dynamic {
+		return nil
+	}
+	most, err := strconv.Atoi(ours.Value)
+	if err != nil {
+		return fmt.Errorf("reading our own %s: %w", key, err)
+	}
+	for _, s := range extra.Settings() {
+		if !strings.EqualFold(s.Key, "NodeName") || strings.EqualFold(s.Value, "DEFAULT") {
+			continue
+		}
+		if names, err := slurmconf.ParseHostlist(s.Value); err == nil { // slurmctld says what is wrong with the others
+			most += names.Len()
+		}
+	}
+	return f.Set(key, strconv.Itoa(most))
 }

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +126,31 @@ func TestConfigAliases(t *testing.T) {
 	files, err = Config(Cluster{Controller: controller(nil), NodeSets: append(sets, nodeSet("e", "e[1-9997]", nil)), Settings: settings})
 	require.NoError(t, err)
 	assert.Empty(t, files["hostaliases"], "no room")
+}
+
+// The user's nodes, records that never serve for example, take no room from those that register themselves.
+func TestConfigMakesRoom(t *testing.T) {
+	for extra, want := range map[string]string{
+		"": "MaxNodeCount=6",
+		"NodeName=DEFAULT CPUs=2\nNodeName=shape-[0-2] State=DOWN\nnodename=a,b CPUs=1": "MaxNodeCount=11",
+		"NodeName=shape-[0-2] State=DOWN\nMaxNodeCount=50":                              "MaxNodeCount=50",
+	} {
+		files, err := Config(Cluster{
+			Controller: controller(func(c *v1alpha1.Controller) { c.Spec.ExtraConf = extra }), Settings: settings,
+			NodeSets: []*v1alpha1.NodeSet{nodeSet("c", "c-[0-1]", nil), nodeSet("d", "d-[0-3]", func(s *v1alpha1.NodeSet) { s.Spec.Mode = v1alpha1.ModeDynamic })},
+		})
+		require.NoError(t, err)
+		var said []string
+		for line := range strings.Lines(files["slurm.conf"]) {
+			if strings.HasPrefix(line, "MaxNodeCount") {
+				said = append(said, strings.TrimSpace(line))
+			}
+		}
+		assert.Equal(t, []string{want}, said, extra)
+	}
+	files, err := Config(Cluster{Controller: controller(func(c *v1alpha1.Controller) { c.Spec.ExtraConf = "NodeName=a CPUs=1" }), Settings: settings, NodeSets: []*v1alpha1.NodeSet{nodeSet("c", "c-[0-1]", nil)}})
+	require.NoError(t, err)
+	assert.NotContains(t, files["slurm.conf"], "MaxNodeCount", "no node registers itself")
 }
 
 func TestConfigOwnFiles(t *testing.T) {

@@ -141,7 +141,7 @@ func (c *charts) writeValues(version string) {
 	}
 	shapes := ""
 	if version == "24.11" {
-		shapes = `NodeName=dyn-shape-[0-1] CPUs=2 RealMemory=400 Feature=dyn State=DOWN Reason=shape\n`
+		shapes = `NodeName=dyn-shape-[0-1] NodeAddr=127.0.0.1 CPUs=2 RealMemory=400 Feature=dyn State=DOWN Reason=shape\n`
 	}
 	require.NoError(c.t, os.WriteFile(c.values, []byte(strings.NewReplacer("VERSION", version, "SHAPES", shapes).Replace(storyValues)), 0o600))
 }
