@@ -299,11 +299,11 @@ func addExtra(f *slurmconf.File, text, cluster string, files map[string]string, 
 	return nil
 }
 
-// makeRoom counts the user's nodes into MaxNodeCount, which is for those of slurm.conf as well, unless the user says how many.
+// makeRoom counts the user's nodes into MaxNodeCount, which is for those of slurm.conf as well. If the user says how many, that counts (Merge).
 func makeRoom(f, extra *slurmconf.File) error {
 	const key = "MaxNodeCount"
 	ours, dynamic := f.Get(key)
-	if _, theirs := extra.Get(key); theirs || !dynamic {
+	if !dynamic {
 		return nil
 	}
 	most, err := strconv.Atoi(ours.Value)

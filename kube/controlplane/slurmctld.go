@@ -38,8 +38,8 @@ const (
 	bridgeTLSVolume = "bridge-tls"
 )
 
-// caKey is beside tls.crt and tls.key in Secrets of cert-manager.
-const caKey = "ca.crt"
+// caCert is a CA's certificate, beside tls.crt and tls.key in Secrets of cert-manager.
+const caCert = "ca.crt"
 
 // defaultSize is that of the claim for slurmctld's state.
 const defaultSize = "4Gi"
@@ -291,7 +291,7 @@ func bridge(c *v1alpha1.Controller, s Settings) corev1.Container {
 	if tls := bridgeOptions(c).TLS; tls != nil {
 		args = append(args, "--tls-cert="+bridgeTLSDir+"/"+corev1.TLSCertKey, "--tls-key="+bridgeTLSDir+"/"+corev1.TLSPrivateKeyKey)
 		if tls.ClientCA {
-			args = append(args, "--tls-client-ca="+bridgeTLSDir+"/"+caKey)
+			args = append(args, "--tls-client-ca="+bridgeTLSDir+"/"+caCert)
 		}
 		b.VolumeMounts = append(b.VolumeMounts, corev1.VolumeMount{Name: bridgeTLSVolume, MountPath: bridgeTLSDir, ReadOnly: true})
 	}
@@ -304,7 +304,7 @@ func certificate(tls *v1alpha1.ServerTLS) corev1.VolumeProjection {
 	secret := &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: tls.SecretName}, Optional: new(true)}
 	keys := []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey}
 	if tls.ClientCA {
-		keys = append(keys, caKey)
+		keys = append(keys, caCert)
 	}
 	for _, key := range keys {
 		secret.Items = append(secret.Items, corev1.KeyToPath{Key: key, Path: key, Mode: new(int32(0o440))})
@@ -365,7 +365,7 @@ func serviceAccountToken() corev1.VolumeSource {
 		corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(3607))}},
 		corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"},
-			Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+			Items:                []corev1.KeyToPath{{Key: caCert, Path: caCert}},
 		}},
 	)
 }
