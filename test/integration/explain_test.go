@@ -56,6 +56,7 @@ func (c *cluster) explained(id string, pods map[string]corev1.Pod) {
 		return strings.Replace(all, "GateWaits ", "", 1)
 	}
 	assert.Regexp(c.t, `^Submitted (Eligible )?ProgramCalled `+booted+` GateOpened Running`, steps(story))
+	assert.Regexp(c.t, `GateWaits .*GateOpened`, c.steps(story))
 	assert.Empty(c.t, story.Why)
 	assert.Contains(c.t, strings.Join(story.Now, ""), "COMPLETED")
 	require.Len(c.t, story.Boots, len(pods))
