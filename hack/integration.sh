@@ -5,7 +5,7 @@
 #   SLURM_VERSIONS="26.05"   only these Slurm versions
 #   RUN=TestJobs             only these tests
 #   KEEP=1                   leave the cluster up
-#   PARALLEL=8               stacks at once: they mostly wait
+#   PARALLEL=8               stacks at once at most; a machine that cannot keep up gets fewer (test/integration/admit_test.go)
 #   TIMEOUT=45m              of all tests together
 #   RIGHTS=1                 see that all tests together use every right of the bridge
 #   TAGS=integration,load    larger tests

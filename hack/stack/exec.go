@@ -36,7 +36,7 @@ func (s *Stack) ExecInput(ctx context.Context, stdin io.Reader, container string
 	return s.ExecPod(ctx, slurmctldPod, stdin, container, command...)
 }
 
-// ExecPod is ExecInput in any pod of the stack's namespace.
+// ExecPod is ExecInput in any pod of the stack's namespace. In ContainerSlurmctld a shell that stays runs the command, see shell.go.
 func (s *Stack) ExecPod(ctx context.Context, pod string, stdin io.Reader, container string, command ...string) (stdout, stderr string, err error) {
 	if container == ContainerSlurmctld {
 		return s.runInShell(ctx, pod, stdin, container, command)
