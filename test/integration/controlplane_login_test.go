@@ -178,7 +178,7 @@ func (p *plane) waitLogin(reason, message string) {
 	})
 }
 
-// ssh runs a command as a user of the login pods, with the client in slurmctld's pod if no other is made for it. key is whose key is used.
+// ssh runs a command as a user of the login pods, with the client where slurmctld runs if no other is made for it. key is whose key is used.
 func (p *plane) ssh(user, key, command string, options ...string) (stdout string, err error) {
 	return p.sshTo(user, key, "tide-login", command, options...)
 }
@@ -191,7 +191,7 @@ func (p *plane) sshTo(user, key, host, command string, options ...string) (stdou
 	if command != "" { // with -W there is none
 		args = append(args, command)
 	}
-	out, stderr, err := p.ExecPod(p.ctx, p.client.pod, nil, p.client.container, args...)
+	out, stderr, err := p.client(args...)
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, stderr)
 	}

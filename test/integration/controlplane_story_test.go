@@ -114,17 +114,20 @@ func newStory(t *testing.T, version, prefix string) *charts {
 	require.NoError(t, err)
 	c.createSecret("mariadb", map[string][]byte{"password": []byte(mariadbPassword)})
 
-	c.client.pod, c.client.container = "client", "client"
+	const client = "client"
+	c.client = func(command ...string) (stdout, stderr string, err error) {
+		return c.ExecPod(c.ctx, client, nil, client, command...)
+	}
 	_, err = c.kube.CoreV1().Pods(c.ns).Create(c.ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: c.client.pod}, Spec: corev1.PodSpec{
+		ObjectMeta: metav1.ObjectMeta{Name: client}, Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(0)),
-			Containers: []corev1.Container{{Name: c.client.container, Image: "slurmtide/slurm:" + version, ImagePullPolicy: corev1.PullNever, Command: []string{"sleep", "infinity"}}},
+			Containers: []corev1.Container{{Name: client, Image: "slurmtide/slurm:" + version, ImagePullPolicy: corev1.PullNever, Command: []string{"sleep", "infinity"}}},
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	var key string
 	c.eventually("the client's pod to make a key", func() (bool, string) {
-		out, said, err := c.ExecPod(c.ctx, c.client.pod, nil, c.client.container, "sh", "-c", "ssh-keygen -q -t ed25519 -N '' -C alice -f /tmp/alice </dev/null >&2; cat /tmp/alice.pub")
+		out, said, err := c.client("sh", "-c", "ssh-keygen -q -t ed25519 -N '' -C alice -f /tmp/alice </dev/null >&2; cat /tmp/alice.pub")
 		key = out
 		return err == nil, fmt.Sprint(said, err)
 	})

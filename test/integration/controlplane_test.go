@@ -35,7 +35,7 @@ const controllerManifest = "../../docs/examples/controller.yaml"
 type plane struct {
 	*cluster
 	version string
-	client  struct{ pod, container string } // from where users come by ssh
+	client  func(command ...string) (stdout, stderr string, err error) // runs a command there where users come from by ssh
 }
 
 // TestControlPlane has slurmtide controller, in a pod with the rights of docs/examples alone, make Slurm clusters of a few objects.
@@ -175,7 +175,9 @@ func newPlaneIn(t *testing.T, version, ns string) *plane {
 		return c.ExecPod(ctx, "tide-controller-0", stdin, container, command...)
 	}
 	p := &plane{cluster: c, version: version}
-	p.client.pod, p.client.container = firstPod, stack.ContainerSlurmctld
+	p.client = func(command ...string) (stdout, stderr string, err error) {
+		return p.run(nil, stack.ContainerSlurmctld, command...)
+	}
 	p.deleteNamespace(ctx)
 	_, err = c.kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
 	require.NoError(t, err)
