@@ -157,7 +157,6 @@ func slurmdbd(a *v1alpha1.Accounting) corev1.Container {
 		PeriodSeconds: 5,
 	}
 	withProbes(&d, a.Spec.Slurmdbd)
-	d.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	return d
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/controlplane/inplace"
+	"github.com/slurmtide/slurmtide/kube/pods/message"
 	"github.com/slurmtide/slurmtide/kube/sshd"
 )
 
@@ -159,7 +160,6 @@ func sackd(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, o *v1alpha1.Da
 		{Name: "slurmtide-run", MountPath: runSlurmDir},
 		{Name: "slurmtide-key", MountPath: keysDir, ReadOnly: true},
 	}, sshd.UserMounts(&s.Spec.UserOptions)...) // it looks up users' names and groups
-	c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	// It ends on SIGINT alone; SIGTERM it does not handle.
 	c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/sh", "-c", "kill -INT 1"}}}}
 	return c
@@ -217,14 +217,14 @@ func LoginSetStatus(l *v1alpha1.LoginSet, seen SeenLoginSet) v1alpha1.LoginSetSt
 }
 
 // loginTrouble is what keeps a login pod from running, "" if nothing does that Kubernetes knows of. None of its containers ends by itself.
-func loginTrouble(pod *corev1.Pod) (reason, message string) {
-	if reason, message = trouble(pod, ""); reason != "" {
-		return reason, message
+func loginTrouble(pod *corev1.Pod) (reason, why string) {
+	if reason, why = trouble(pod, ""); reason != "" {
+		return reason, why
 	}
 	for _, s := range pod.Status.ContainerStatuses {
 		ended := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
 		if !s.Ready && ended != nil && ended.ExitCode != 0 {
-			return "Fails", fmt.Sprintf("container %s of pod %s ends again and again (exit code %d): %s", s.Name, pod.Name, ended.ExitCode, lastWords(ended.Message))
+			return "Fails", fmt.Sprintf("container %s of pod %s ends again and again (exit code %d): %s", s.Name, pod.Name, ended.ExitCode, message.LastWords(ended.Message))
 		}
 	}
 	return "", ""

@@ -64,8 +64,10 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) (time.Dur
 		return 0, err
 	}
 	next := c.DeepCopy()
+	var settles time.Duration
+	seen.Sidecars, settles = sidecarsReady(seen.Pods, l.o.Now())
 	next.Status = ControllerStatus(c, seen)
-	return lookAgain(cmp.Or(seen.Problem, seen.HostKeys)), errors.Join(err, writeStatus(ctx, l, "Controller", l.tide.SlurmtideV1alpha1().Controllers(namespace), c, next, c.Status.Conditions, next.Status.Conditions))
+	return sooner(lookAgain(cmp.Or(seen.Problem, seen.HostKeys)), settles), errors.Join(err, writeStatus(ctx, l, "Controller", l.tide.SlurmtideV1alpha1().Controllers(namespace), c, next, c.Status.Conditions, next.Status.Conditions))
 }
 
 // problem takes what the user has to mend out of an error. What is left is tried again, and shown until it works.
@@ -88,6 +90,14 @@ func lookAgain(p *Problem) time.Duration {
 		return 0
 	}
 	return mendedWithin
+}
+
+// sooner is the shorter of two durations of which 0 means never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return a + b
+	}
+	return min(a, b)
 }
 
 // lasting says that an API server will most likely give the same answer again: what it is asked for is wrong, too large, or not allowed.

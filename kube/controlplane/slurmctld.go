@@ -206,8 +206,6 @@ func slurmctld(c *v1alpha1.Controller) corev1.Container {
 	// Nothing ends a slurmctld that starts: it may read its state for long, or wait for a slurmdbd. Later it takes five minutes in which it neither answers nor works.
 	s.StartupProbe, s.LivenessProbe = probe(1, math.MaxInt32, "ready"), probe(30, 10, "live")
 	withProbes(&s, c.Spec.Slurmctld)
-	// What it ends with is said by the last lines of its log.
-	s.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	return s
 }
 
@@ -317,6 +315,7 @@ func container(name string, o *v1alpha1.ContainerOptions, command ...string) cor
 	o = cmp.Or(o, &v1alpha1.ContainerOptions{}).DeepCopy()
 	c := corev1.Container{
 		Name: name, Image: o.Image, ImagePullPolicy: o.ImagePullPolicy, Command: command, Args: o.Args, Env: o.Env, Resources: o.Resources,
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError, // why it ended is said by the last lines of its log
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

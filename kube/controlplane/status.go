@@ -14,6 +14,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/controlplane/inplace"
+	"github.com/slurmtide/slurmtide/kube/pods/message"
 )
 
 // maxMessage is what a condition's message may have, in bytes; the API server takes 32768.
@@ -39,6 +40,8 @@ type SeenController struct {
 	Hash    string // of the configuration that it asks for; "" with a Problem
 	// Pods are slurmctld's, the first one's and its backups', as far as there are any.
 	Pods []*corev1.Pod
+	// Sidecars is the condition of what runs beside slurmctld.
+	Sidecars metav1.Condition
 	// Lacks is why the slurmdbd of its Accounting does not answer; "" if it does, or if there is none.
 	Lacks string
 }
@@ -90,6 +93,7 @@ func ControllerStatus(c *v1alpha1.Controller, seen SeenController) v1alpha1.Cont
 		s.ConfigInForce = report.InForce
 	}
 	set(configInForce(seen, report))
+	set(seen.Sidecars)
 	return s
 }
 
@@ -168,7 +172,7 @@ func available(pod *corev1.Pod) metav1.Condition {
 }
 
 // trouble is what keeps a pod from running, "" if nothing does that Kubernetes knows of. main is the container that matters.
-func trouble(pod *corev1.Pod, main string) (reason, message string) {
+func trouble(pod *corev1.Pod, main string) (reason, why string) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			return unschedulable, fmt.Sprintf("pod %s: %s", pod.Name, c.Message)
@@ -178,7 +182,7 @@ func trouble(pod *corev1.Pod, main string) (reason, message string) {
 		ended := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
 		said := ""
 		if ended != nil && ended.ExitCode != 0 {
-			said = fmt.Sprintf(" (exit code %d): %s", ended.ExitCode, lastWords(ended.Message))
+			said = fmt.Sprintf(" (exit code %d): %s", ended.ExitCode, message.LastWords(ended.Message))
 		}
 		switch w := s.State.Waiting; {
 		case w != nil && (w.Reason == "CrashLoopBackOff" || s.Name == main && ended != nil):
@@ -190,27 +194,6 @@ func trouble(pod *corev1.Pod, main string) (reason, message string) {
 		}
 	}
 	return "", ""
-}
-
-// lastWords are the errors in what a daemon said last, or its last two lines.
-func lastWords(log string) string {
-	var errs []string
-	lines := strings.Split(strings.TrimSpace(log), "\n")
-	for _, line := range lines {
-		for _, level := range []string{"fatal: ", "error: "} {
-			if _, text, ok := strings.Cut(line, level); ok {
-				errs = append(errs, level+text)
-				break
-			}
-		}
-	}
-	if len(errs) > 3 {
-		errs = errs[len(errs)-3:]
-	}
-	if errs == nil {
-		errs = lines[max(0, len(lines)-2):] // the last one of sshd only counts the errors
-	}
-	return strings.Join(errs, "; ")
 }
 
 // RestApiStatus is the status that follows. d is nil if there is no Deployment yet.

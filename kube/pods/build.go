@@ -65,7 +65,7 @@ type PodOptions struct {
 // with the part about the shape in mode Dynamic only.
 // The template's args come last, so that they can add options or override --conf-server; its
 // command, if any, stays in front and has to run its arguments, unless it ends in a slurmd itself.
-// Its preStop hook waits for jobs to end, unless the template has one.
+// Its preStop hook waits for jobs to end, and its last words are those of its log, unless the template says otherwise.
 // Resources come from the shape where the container does not name them (see defaultResources).
 // Node selector and tolerations of the offering are added to the template's, and a pod affinity to the
 // other pods of the job, or het job, if the NodeSet has a topology key. Hosts that are in a bad condition are excluded.
@@ -131,6 +131,9 @@ func build(ns *v1alpha1.NodeSet, node string, generation int64, requestID string
 	}
 	slurmd.Args = args
 	letJobsEnd(slurmd, node)
+	if slurmd.TerminationMessagePolicy == "" {
+		slurmd.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError // why a boot failed is in slurmd's log
+	}
 	addUsers(pod, &ns.Spec)
 	addSSH(pod, ns, node)
 	slurmd.Env = append([]corev1.EnvVar{{

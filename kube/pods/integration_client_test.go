@@ -313,6 +313,7 @@ func TestObserveKubelet(t *testing.T) {
 		"no-such-host":   {pod: `{nodeSelector: {slurmtide.io/nowhere: "true"}}`, want: want{powersave.PodPending, "^Unschedulable$", "didn't match Pod's node affinity/selector", powersave.TroubleCapacity}},
 		"no-such-gpus":   {gres: "gpu:999", want: want{powersave.PodPending, "^Unschedulable$", "Insufficient nvidia.com/gpu", powersave.TroubleCapacity}},
 		"gated":          {pod: `{schedulingGates: [{name: slurmtide.io/test}]}`, want: want{powersave.PodPending, "^SchedulingGated$", "", powersave.TroubleNone}},
+		"fails-in-log":   {container: script("echo starts; echo slurmd: error: no controller >&2; exit 3"), want: want{powersave.PodFailed, "^Error$", "container slurmd ended with exit code 3: error: no controller", powersave.TroubleCrash}},
 		"init-fails":     {pod: `{initContainers: [{name: setup, image: "` + testImage + `", command: [/bin/sh, -c, "exit 4"]}]}`, want: want{powersave.PodFailed, "^Error$", "container setup ended with exit code 4", powersave.TroubleCrash}},
 		"sidecar-stays": {container: script("exit 5"), pod: `{initContainers: [{name: log, restartPolicy: Always, image: "` + testImage + `", command: [sleep, "600"]}]}`,
 			want: want{powersave.PodFailed, "^Error$", "container slurmd ended with exit code 5", powersave.TroubleCrash}},

@@ -114,7 +114,7 @@ func terminated(s *corev1.ContainerStatus) verdict {
 	if t.Signal != 0 {
 		text = fmt.Sprintf("container %s was ended by signal %d", s.Name, t.Signal)
 	}
-	if m := message.LastLine(t.Message); m != "" {
+	if m := message.LastWords(t.Message); m != "" {
 		text += ": " + m
 	}
 	return verdict{cmp.Or(t.Reason, "Error"), text, containerTrouble(t)}

@@ -38,6 +38,7 @@ func (p *plane) testTLS(t *testing.T) {
 		return strings.Contains(string(log), "/etc/slurmtide/tls/tls.crt: no such file"), fmt.Sprint(string(log), err)
 	})
 	p.waitCondition(v1alpha1.ConditionAvailable, "Answers")
+	assert.Contains(t, p.waitCondition(v1alpha1.ConditionSidecarsReady, "Fails"), "/etc/slurmtide/tls/tls.crt: no such file")
 
 	authority := certstest.New(t, "site")
 	cert, key := authority.Sign(time.Hour)
@@ -77,6 +78,7 @@ func (p *plane) testTLS(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status)
 	assert.Contains(t, text, "slurmtide_bridge_")
 	p.waitJob(p.sbatch("true"), "COMPLETED") // by the same bridge
+	p.waitCondition(v1alpha1.ConditionSidecarsReady, "Run")
 	set(nil)
 	p.eventually("the pod without it", func() (bool, string) {
 		pod, err := p.kube.CoreV1().Pods(p.ns).Get(p.ctx, "tide-controller-0", metav1.GetOptions{})

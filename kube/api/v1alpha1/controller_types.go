@@ -377,7 +377,7 @@ type ControllerStatus struct {
 	// +optional
 	InControl string `json:"inControl,omitempty"`
 
-	// How things stand: Accepted, Available, ConfigInForce, with backups BackupsReady.
+	// How things stand: Accepted, Available, SidecarsReady, ConfigInForce, with backups BackupsReady.
 	//
 	// +optional
 	// +listType=map

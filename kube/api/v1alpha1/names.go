@@ -64,6 +64,9 @@ const (
 	// ConditionConfigInForce is True when slurmctld, and slurmd on the nodes that are up, run with the configuration that the objects ask
 	// for. The message of reason Rejected is slurmctld's own error, that of NodesBehind names nodes.
 	ConditionConfigInForce = "ConfigInForce"
+	// ConditionSidecarsReady is True while what runs beside slurmctld in its pod does: the bridge and its slurmrestd, what brings new configurations, and what
+	// the template adds.
+	ConditionSidecarsReady = "SidecarsReady"
 	// ConditionVolumeAsWanted is False while the claim for slurmctld's state has another size than spec.persistence asks for, and is not there otherwise.
 	ConditionVolumeAsWanted = "VolumeAsWanted"
 	// ConditionBackupsReady is False while some of spec.backups do not stand by, and is not there without any.

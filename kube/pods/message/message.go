@@ -27,10 +27,27 @@ func Sentence(message string) string {
 	return strings.ToValidUTF8(head, "") + gap + strings.ToValidUTF8(tail, "")
 }
 
-// LastLine is where a program that logs says why it ended.
-func LastLine(text string) string {
-	text = strings.TrimSpace(text)
-	return text[strings.LastIndexByte(text, '\n')+1:]
+// LastWords are where a program that logs says why it ended: the last three of its errors, or, if it tells of none, its last two lines.
+func LastWords(log string) string {
+	var errs []string
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	for _, line := range lines {
+		for _, level := range []string{"fatal: ", "error: "} {
+			if _, text, ok := strings.Cut(line, level); ok {
+				if !slices.Contains(errs, level+text) {
+					errs = append(errs, level+text)
+				}
+				break
+			}
+		}
+	}
+	if len(errs) > 3 {
+		errs = errs[len(errs)-3:]
+	}
+	if errs == nil {
+		errs = lines[max(0, len(lines)-2):] // the last one of sshd only counts the errors
+	}
+	return strings.Join(errs, "; ")
 }
 
 var (

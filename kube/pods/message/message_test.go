@@ -48,3 +48,17 @@ func FuzzSentence(f *testing.F) {
 		assert.Equal(t, message.Sorted(got), message.Sorted(message.Sorted(got)), "sorting is idempotent")
 	})
 }
+
+func TestLastWords(t *testing.T) {
+	for name, tc := range map[string]struct{ in, want string }{
+		"nothing":  {"", ""},
+		"a line":   {"no such user\n", "no such user"},
+		"errors":   {"[x] info\n[x] error: Parse error\n[x] fatal: Unable to process\n", "error: Parse error; fatal: Unable to process"},
+		"slurmd":   {"slurmd: slurmd version 26.05.5 started\nslurmd: error: Node configuration differs\nslurmd: Shutdown completed\n", "error: Node configuration differs"},
+		"repeated": {"error: a\nerror: b\nerror: a\nerror: b\n", "error: a; error: b"},
+		"many":     {"error: a\nerror: b\nerror: c\nerror: d\n", "error: b; error: c; error: d"},
+		"none":     {"first\nno hostkeys available\n1 error\n", "no hostkeys available; 1 error"},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, message.LastWords(tc.in)) })
+	}
+}
