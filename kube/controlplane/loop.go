@@ -290,14 +290,19 @@ func informer[L runtime.Object](kube groups.Interface, of interface {
 	return i
 }
 
-// slim leaves out what nobody looks at, and is half of a small object. Of pods only their metadata and how they are counts.
+// slim leaves out what nobody here looks at, and is half of a small object: who set which field, kubectl's copy of the whole, what a pod is made of, and what
+// pods of a NodeSet are to be made of. Statuses can be written with what is left, since the API server takes nothing but the status from that.
 func slim(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
 		o.SetManagedFields(nil)
+		delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	}
-	if pod, ok := object.(*corev1.Pod); ok {
-		pod.Spec = corev1.PodSpec{}
-		for _, all := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+	switch o := object.(type) {
+	case *v1alpha1.NodeSet:
+		o.Spec.Template = corev1.PodTemplateSpec{}
+	case *corev1.Pod:
+		o.Spec = corev1.PodSpec{}
+		for _, all := range [][]corev1.ContainerStatus{o.Status.InitContainerStatuses, o.Status.ContainerStatuses} {
 			for i, s := range all {
 				all[i] = corev1.ContainerStatus{Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState, Ready: s.Ready}
 			}

@@ -2,12 +2,15 @@ package controlplane
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
 
 // What the cache leaves out of pods must change nothing that is said of them.
@@ -37,6 +40,9 @@ func TestSlimPods(t *testing.T) {
 		require.True(t, ok)
 		assert.Equal(t, available(pod), available(kept), name)
 		assert.Equal(t, runs(pod, ContainerSlurmctld), runs(kept, ContainerSlurmctld), name)
+		sidecars, _ := sidecarsReady([]*corev1.Pod{pod}, time.Time{})
+		keptSidecars, _ := sidecarsReady([]*corev1.Pod{kept}, time.Time{})
+		assert.Equal(t, sidecars, keptSidecars, name)
 		reason, message := loginTrouble(pod)
 		keptReason, keptMessage := loginTrouble(kept)
 		assert.Equal(t, []string{reason, message}, []string{keptReason, keptMessage}, name)
@@ -47,4 +53,18 @@ func TestSlimPods(t *testing.T) {
 			assert.Nil(t, s.Resources, name)
 		}
 	}
+}
+
+// Of a NodeSet all is kept that slurm.conf is made of.
+func TestSlimNodeSets(t *testing.T) {
+	set := &v1alpha1.NodeSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "cpu", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "mine": "x"}, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
+		Spec:       v1alpha1.NodeSetSpec{NodeNames: "cpu-[0-3]", Shape: v1alpha1.Shape{CPUs: 2}, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ContainerSlurmd}}}}},
+		Status:     v1alpha1.NodeSetStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAccepted}}},
+	}
+	want := set.DeepCopy()
+	want.Annotations, want.ManagedFields, want.Spec.Template = map[string]string{"mine": "x"}, nil, corev1.PodTemplateSpec{}
+	got, err := slim(set)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 }
