@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -113,7 +114,8 @@ srun -n1 -N1 sh -c '! test -e /tmp/mine && ! grep -q NAME=small /etc/os-release'
 	assert.NotEmpty(t, p.onNode("oci-0", "ls /run/crun/"+id))
 	p.slurm("scancel", id)
 	p.waitJob(id, "CANCELLED")
-	p.eventually("nothing to be left", func() (bool, string) {
+	// The container's first process does not see SIGTERM, so it has KillWait, 30 s, until it is killed; slurmd looks for its end each 10 s.
+	p.within(2*time.Minute, time.Second, "nothing to be left", func() (bool, string) {
 		left := p.onNode("oci-0", "pgrep -l 'sleep|crun'; ls /run/crun; ls /var/spool/slurmd | grep oci- || true")
 		return left == "", left
 	})

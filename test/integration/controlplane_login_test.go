@@ -270,7 +270,12 @@ func (p *plane) testLoginValidation(t *testing.T) {
 }
 
 func (p *plane) testLoginUser(t *testing.T) {
-	out, err := p.ssh("alice", "alice", "id -un; id -Gn; pwd", "-o", "StrictHostKeyChecking=accept-new")
+	var out string
+	var err error
+	p.eventually("kube-proxy to know the pod that is ready", func() (bool, string) {
+		out, err = p.ssh("alice", "alice", "id -un; id -Gn; pwd", "-o", "StrictHostKeyChecking=accept-new")
+		return err == nil || !strings.Contains(err.Error(), "Connection refused"), fmt.Sprint(err)
+	})
 	require.NoError(t, err)
 	assert.Equal(t, "alice\nalice project\n/home/alice", out)
 	// She can know beforehand whom she meets.
