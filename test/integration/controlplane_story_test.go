@@ -70,6 +70,7 @@ func TestControlPlaneStory(t *testing.T) {
 
 func testStory(t *testing.T, version string) {
 	c := newStory(t, version, "story-")
+	helm(t, "version") // it is built before the clock runs
 	began := time.Now()
 	for _, chart := range []string{"slurmtide-crds", "slurmtide", "slurm"} {
 		c.upgrade(chart, "helm/"+chart, "dev")
@@ -242,8 +243,7 @@ func (c *charts) testRolls(t *testing.T) {
 	running := true
 	c.rolls(1, func() bool {
 		running = c.slurm("squeue", "--noheader", "--array", "--jobs="+id, "--format=%t") != ""
-		s := c.nodeSet().Status
-		return s.OutdatedNodes == 0 && s.UpdatedNodes == 3 || !running
+		return c.allUpdated(3) || !running
 	})
 	assert.True(t, running, "the update ends while jobs wait")
 	t.Logf("three busy nodes after %v", time.Since(began).Round(time.Second))

@@ -80,8 +80,7 @@ func TestRollingUpdate(t *testing.T) {
 					require.NoError(t, c.Signal(c.ctx, "KILL", stack.ContainerBridge))
 				}
 				running := strings.Count(c.slurm("squeue", "--noheader", "--array", "--jobs="+id, "--format=%t"), "\n")
-				s := c.nodeSet().Status
-				return s.OutdatedNodes == 0 && s.UpdatedNodes == 5 && killed || running == 0
+				return c.allUpdated(5) && killed || running == 0
 			})
 			t.Logf("five busy nodes after %s", time.Since(began).Round(time.Second))
 			for name, uid := range c.podUIDs() {
@@ -275,6 +274,12 @@ func (c *cluster) waitUpdated(status metav1.ConditionStatus, reason string) v1al
 		return updated != nil && updated.ObservedGeneration == set.Generation && updated.Status == status && updated.Reason == reason, fmt.Sprintf("%+v", updated)
 	})
 	return s
+}
+
+// allUpdated says whether so many nodes are up, all of them made from the template of now.
+func (c *cluster) allUpdated(nodes int32) bool {
+	set := c.nodeSet()
+	return set.Status.ObservedGeneration == set.Generation && set.Status.OutdatedNodes == 0 && set.Status.UpdatedNodes == nodes
 }
 
 // rolls watches a rolling update until it is done: never are more nodes out for it than may be.
