@@ -51,6 +51,13 @@ func (a *Answer) Waits() bool {
 	return len(a.Slurm) == 0 && !a.SlurmMissing || slices.ContainsFunc(a.Slurm, func(j Shown) bool { return strings.Contains(j.State, "PENDING") })
 }
 
+// over says that Slurm knows a job, and that it neither waits for nodes nor for their boots.
+func (a *Answer) over() bool {
+	return len(a.Slurm) > 0 && !slices.ContainsFunc(a.Slurm, func(j Shown) bool {
+		return strings.Contains(j.State, "PENDING") || strings.Contains(j.State, "CONFIGURING")
+	})
+}
+
 // forNodes are Slurm's reasons of jobs that more nodes may help, or that it has not looked at. Of all others a NodeSet's back-off explains nothing. Package scaler
 // has a class for every reason; it stands above this one.
 var forNodes = []string{"", "None", "Resources", "Priority", "SchedDefer", "ReqNodeNotAvail", "PartitionNodeLimit", "PartitionConfig", "NodeDown", "SystemFailure"}
@@ -322,7 +329,10 @@ func (s *Story) judge(a Answer, entries []Entry) {
 			}
 		case JobRests:
 			s.Again = e.Until
-		case GateOpened, NodeRegistered:
+		case GateOpened, NodeRegistered, JobSeen:
+			if e.What == JobSeen && (a.Job == 0 || !gotThere(e.State)) {
+				continue
+			}
 			if e.What == NodeRegistered && a.Job != 0 && s.Why != "" { // the job waits for all of them
 				continue
 			}
@@ -330,13 +340,16 @@ func (s *Story) judge(a Answer, entries []Entry) {
 		default:
 		}
 	}
+	if len(a.Slurm) > 0 && a.Job != 0 && !slices.ContainsFunc(a.Slurm, func(j Shown) bool { return !gotThere(j.State) }) {
+		s.Why, class, held, s.Again = "", "", nil, time.Time{}
+	}
 	s.tried(held)
 	if a.NodeSet != "" {
 		s.Why = "" // breakers say better
 	}
 	for _, c := range a.NodeSets {
 		for _, b := range c.Breakers {
-			if b.State == powersave.BreakerClosed {
+			if b.State == powersave.BreakerClosed || a.Job != 0 && a.over() {
 				continue
 			}
 			where := "NodeSet " + b.Key.NodeSet
@@ -371,6 +384,12 @@ func (s *Story) judge(a Answer, entries []Entry) {
 	if s.Why != "" || len(s.Next) > 0 {
 		s.Do = Advice(class, a.Dynamic)
 	}
+}
+
+// gotThere says that a job's state is one in which it has its nodes, or had them until its end: what went wrong before that is of no concern any more.
+func gotThere(state string) bool {
+	words := strings.Split(state, "+")
+	return !slices.Contains(words, "CONFIGURING") && (slices.Contains(words, "RUNNING") || slices.Contains(words, "COMPLETED"))
 }
 
 // otherOffering ends what the engine says when it goes on with another offering.

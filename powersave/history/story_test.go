@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +186,24 @@ func TestJobThatRunsAfterAll(t *testing.T) {
 	seen(23_020, 1, -2000, -1000, powersave.JobRunning|powersave.JobConfiguring) // before it was told
 	seen(92_001, 2, 23_000, 83_250, powersave.JobRunning)                        // a whole second: in truth after 23.1
 	r.tell(Answer{Subject: Subject{Job: 7}, Time: ms(100_000)})
+}
+
+// Without a gate nobody says that the nodes are there, but Slurm shows that the job runs.
+func TestJobThatRunsAfterAllWithoutAGate(t *testing.T) {
+	r := inVain(t)
+	for state, want := range map[string]struct{ why, next bool }{
+		"RUNNING": {}, "COMPLETED": {}, "RUNNING+CONFIGURING": {why: true, next: true}, "PENDING": {why: true, next: true}, "NODE_FAIL": {why: true},
+	} {
+		a := Answer{Subject: Subject{Job: 7}, Time: ms(200_000), NodeSets: []powersave.NodeSetCounts{cpuOpen}, Slurm: []Shown{{Name: "job 7", State: state}}}
+		a.Entries = r.entries
+		s := Tell(a)
+		assert.Equal(t, want.why, s.Why != "", "%s: %s", state, s.Why)
+		assert.Equal(t, want.next, len(s.Next) > 0, "%s: %s", state, s.Next)
+		assert.Equal(t, want.why, s.Do != "", "%s: %s", state, s.Do)
+	}
+	a := Answer{Subject: Subject{Job: 7}, Time: ms(200_000)}
+	a.Entries = append(slices.Clone(r.entries), Seen(ms(100_000), powersave.SlurmJob{ID: 7, State: powersave.JobRunning, Restarts: 2}))
+	assert.Empty(t, Tell(a).Why, "slurmrestd is away, and the job was seen to run")
 }
 
 func TestNodeSetWithBreakers(t *testing.T) {
