@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,8 @@ type Facts struct {
 	Gres, Cgroup *slurmconf.Config
 	// Directory is where these were looked for; empty: they were not.
 	Directory string
+	// hidden are those of them that could not be read, by their names without a directory.
+	hidden []string
 	// Settings is what is wrong in slurmtide.conf, line by line.
 	Settings []string
 
@@ -67,6 +70,11 @@ func (f *Facts) SetSlurmConf(config *slurmconf.Config, err error) {
 	if err == nil {
 		f.Cluster, _ = config.Cluster(f.Version) // what is wrong with it textRules say
 	}
+}
+
+// hides says that a file beside slurm.conf may say anything, for it could not be read, or was not looked for.
+func (f *Facts) hides(name string, read *slurmconf.Config) bool {
+	return read == nil && (f.Directory == "" || slices.Contains(f.hidden, name))
 }
 
 // main is the name of slurm.conf itself.
@@ -191,10 +199,13 @@ func FromTexts(v slurmconf.Version, texts map[string]string) Facts {
 	return f
 }
 
-// AddFiles reads the files beside slurm.conf; one that is not there is none.
+// AddFiles reads the files beside slurm.conf; one that is not there is none, and of one that may not be read nothing is known.
 func (f *Facts) AddFiles(read func(name string) ([]byte, error), gres, cgroup string) {
 	for name, to := range map[string]**slurmconf.Config{gres: &f.Gres, cgroup: &f.Cgroup} {
 		if _, err := read(name); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			f.Unread, f.hidden = append(f.Unread, err.Error()), append(f.hidden, path.Base(name))
 			continue
 		}
 		config, err := slurmconf.ReadConfig(name, read)

@@ -95,12 +95,15 @@ func (f *Facts) gpuFiles(n slurmconf.NodeLine) (count int64, known, any bool) {
 			known = known && err == nil
 			count += int64(files.Len())
 		}
+		if _, ok := s.Field("MultipleFiles"); ok { // of one GPU: gres.c _parse_gres_config
+			count++
+		}
 	}
 	return count, known, any
 }
 
 func gresConf(f *Facts) []Finding {
-	if f.Directory == "" && f.Gres == nil {
+	if f.hides("gres.conf", f.Gres) {
 		return nil
 	}
 	var out []Finding

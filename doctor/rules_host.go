@@ -14,9 +14,10 @@ func hostRules() []Rule {
 	return []Rule{
 		{
 			Name: "program-file", Severity: Error, Wants: Host,
-			Why:    "slurmctld runs no program that is missing, cannot be executed, or that group or others may write; if it is one of power saving's, power saving is off",
+			Why: "slurmctld runs no program that is missing, or that SlurmUser cannot read and execute, and none of power saving's that group or others may write: power saving is off, or no node ever boots. " +
+				"It does not start when PrologSlurmctld is one that it cannot execute",
 			Remedy: "slurmtide install-programs DIRECTORY, or chmod 0755",
-			Source: "src/slurmctld/power_save.c _valid_prog (24.11), src/common/power_action.c power_action_valid_prog (26.05)",
+			Source: "src/slurmctld/power_save.c _valid_prog (24.11), src/common/power_action.c power_action_valid_prog (26.05); src/common/run_command.c; src/plugins/prep/script/prep_script.c init",
 			check:  programFiles,
 		},
 		{
@@ -68,22 +69,25 @@ func programFiles(f *Facts) []Finding {
 		if !ok {
 			continue
 		}
-		run := uint32(0o011) // as group or other; the owner may do more
+		power := s.Key != "PrologSlurmctld"
+		run, read := uint32(0o011), uint32(0o044) // as group or other; the owner may do more
 		if file.Owner == f.Host.SlurmUser {
-			run = 0o100
+			run, read = 0o100, 0o400
 		}
 		if f.Host.SlurmUser == 0 {
-			run = 0o111
+			run, read = 0o111, 0
 		}
 		switch {
 		case !file.Exists:
 			out = append(out, found(s.Position, "install it, or correct the path", nil, "%s %s is not there", s.Key, s.Value))
 		case file.Directory:
 			out = append(out, found(s.Position, "name the program in it", nil, "%s %s is a directory", s.Key, s.Value))
-		case file.Mode&0o022 != 0:
+		case power && file.Mode&0o022 != 0:
 			out = append(out, found(s.Position, "chmod 0755 "+s.Value, nil, "%s %s has mode %04o: group or others may write it", s.Key, s.Value, file.Mode))
 		case file.Mode&run == 0:
 			out = append(out, found(s.Position, "chmod 0755 "+s.Value, nil, "%s %s has mode %04o: SlurmUser cannot execute it", s.Key, s.Value, file.Mode))
+		case power && read != 0 && file.Mode&read == 0: // run_command.c asks for both
+			out = append(out, found(s.Position, "chmod 0755 "+s.Value, nil, "%s %s has mode %04o: SlurmUser cannot read it", s.Key, s.Value, file.Mode))
 		}
 	}
 	return out
@@ -173,6 +177,9 @@ func (f *Facts) Programs() []string {
 		if path.IsAbs(s.Value) {
 			all = append(all, s.Value)
 		}
+	}
+	if f.saves() && !slices.Contains(all, f.gate()) {
+		all = append(all, f.gate())
 	}
 	return all
 }

@@ -157,8 +157,9 @@ func nodeSetUnusable(f *Facts) []Finding {
 
 func notInSlurm(f *Facts) []Finding {
 	var out []Finding
+	var added slurmconf.Hostlist // of NodeSets that name the same nodes, the first
 	for _, s := range f.nodeSets(false) {
-		missing := s.Nodes
+		missing := s.Nodes.Minus(added)
 		for _, n := range f.cloud() {
 			missing = missing.Minus(n.Names)
 		}
@@ -174,6 +175,7 @@ func notInSlurm(f *Facts) []Finding {
 		if slices.ContainsFunc(f.Cluster.Nodes, func(n slurmconf.NodeLine) bool { return n.Names.Intersect(missing).Len() > 0 }) {
 			finding.Remedy, finding.edits = "set State=CLOUD on their NodeName line", nil
 		}
+		added = added.Union(missing)
 		out = append(out, finding)
 	}
 	return out

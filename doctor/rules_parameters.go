@@ -355,8 +355,9 @@ func tokens(f *Facts) []Finding {
 	if _, ok := f.word("AuthAltTypes", "auth/jwt"); ok || !f.saves() && !f.dynamic() {
 		return nil
 	}
-	return []Finding{found(f.where("AuthAltTypes"), "set AuthAltTypes="+joined(f, "AuthAltTypes", "auth/jwt")+", and AuthAltParameters=jwt_key=… (docs/install.md)",
-		[]edit{f.addWords("AuthAltTypes", "auth/jwt")}, "AuthAltTypes has no auth/jwt")}
+	// No edit: without a key slurmctld does not start with it.
+	return []Finding{found(f.where("AuthAltTypes"), "set AuthAltTypes="+joined(f, "AuthAltTypes", "auth/jwt")+", and AuthAltParameters=jwt_key=… (docs/install.md)", nil,
+		"AuthAltTypes has no auth/jwt")}
 }
 
 // prologFlagWords: common/read_config.c prolog_str2flags.

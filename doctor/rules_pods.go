@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/slurmtide/slurmtide/slurmconf"
@@ -20,8 +21,9 @@ func podRules() []Rule {
 		},
 		{
 			Name: "process-plugins", Severity: Warning,
-			Why:    "a pod may not write to the cgroup tree unless it is privileged: slurmd does not start, or no job does. Kubernetes holds the pod to its size already",
-			Remedy: "ProctrackType=proctrack/linuxproc, TaskPlugin=task/none, JobAcctGatherType=jobacct_gather/none",
+			Why: "a pod may not write to the cgroup tree unless it is privileged: slurmd does not start, or no job does. Kubernetes holds the pod to its size already",
+			Remedy: "ProctrackType=proctrack/linuxproc, TaskPlugin=task/none, JobAcctGatherType=jobacct_gather/none, or linux with slurmdbd. They count for all nodes: with others that use cgroups, and for X11, " +
+				"privileged pods",
 			Source: "slurm.conf(5) ProctrackType, TaskPlugin, JobAcctGatherType; cgroup.conf(5)",
 			check:  processPlugins,
 		},
@@ -39,9 +41,16 @@ func processPlugins(f *Facts) []Finding {
 	if !f.saves() && !f.dynamic() {
 		return nil
 	}
+	gather := "jobacct_gather/none"
+	if storage, _ := f.Cluster.Get("AccountingStorageType"); strings.EqualFold(storage.Value, "accounting_storage/slurmdbd") {
+		gather = "jobacct_gather/linux"
+	}
+	// Other nodes may have use for cgroups, and slurmctld does not start with X11 beside linuxproc: common/read_config.c.
+	_, x11 := f.word("PrologFlags", "X11")
+	alone := !slices.ContainsFunc(f.Cluster.Nodes, func(n slurmconf.NodeLine) bool { return !IsCloud(n) })
 	var out []Finding
 	for _, one := range []struct{ key, better string }{
-		{"ProctrackType", "proctrack/linuxproc"}, {"TaskPlugin", "task/none"}, {"JobAcctGatherType", "jobacct_gather/none"},
+		{"ProctrackType", "proctrack/linuxproc"}, {"TaskPlugin", "task/none"}, {"JobAcctGatherType", gather},
 	} {
 		have := f.plugin(one.key)
 		if !strings.Contains(have.V, "cgroup") {
@@ -51,13 +60,17 @@ func processPlugins(f *Facts) []Finding {
 		if !have.IsSet() {
 			seen = "there is no " + one.key + ", so it is " + have.V
 		}
-		out = append(out, found(f.at(have.Position), "set "+one.key+"="+one.better, []edit{f.set(one.key, one.better)}, "%s", seen))
+		var edits []edit
+		if alone && !x11 {
+			edits = []edit{f.set(one.key, one.better)}
+		}
+		out = append(out, found(f.at(have.Position), "set "+one.key+"="+one.better, edits, "%s", seen))
 	}
 	return out
 }
 
 func cgroupPlugin(f *Facts) []Finding {
-	if f.Directory == "" && f.Cgroup == nil || !f.saves() && !f.dynamic() {
+	if f.hides("cgroup.conf", f.Cgroup) || !f.saves() && !f.dynamic() {
 		return nil
 	}
 	at := slurmconf.Position{File: strings.TrimSuffix(f.Directory, "/") + "/cgroup.conf"}

@@ -102,13 +102,20 @@ func missingProgram(f *Facts, keys ...string) []Finding {
 	return out
 }
 
+// gate is where the start gate lies, if it lies with the others.
+func (f *Facts) gate() string { return f.programDir() + "/start-gate" }
+
 // missingGate looks for our gate; one that a script calls is not seen, so what calls it may bear its name.
 func missingGate(f *Facts) []Finding {
 	if !f.saves() || slices.ContainsFunc(f.Cluster.PrologSlurmctld, func(p slurmconf.Value[string]) bool { return strings.Contains(path.Base(p.V), "start-gate") }) {
 		return nil
 	}
-	line := "PrologSlurmctld=" + f.programDir() + "/start-gate"
-	return []Finding{found(f.at(slurmconf.Position{}), "add "+line, []edit{add(line)}, "no PrologSlurmctld is a start gate")}
+	line := "PrologSlurmctld=" + f.gate()
+	var edits []edit
+	if file, ok := f.file(f.gate()); ok && file.Exists { // without the file slurmctld would not start: prep_script.c init
+		edits = []edit{add(line)}
+	}
+	return []Finding{found(f.at(slurmconf.Position{}), "add "+line, edits, "no PrologSlurmctld is a start gate")}
 }
 
 func gateTime(f *Facts) []Finding {

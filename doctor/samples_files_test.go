@@ -57,8 +57,10 @@ var programSamples = map[string]samplesOf{
 	},
 	"start-gate": {
 		bad: map[string]sample{
-			"none": {without: "PrologSlurmctld", want: []string{"slurm.conf: hint: no PrologSlurmctld is a start gate; add PrologSlurmctld=/opt/slurmtide/start-gate"}},
-			"another one": {without: "PrologSlurmctld", with: "PrologSlurmctld=/site/prolog",
+			"none":              {without: "PrologSlurmctld", host: host(nil), want: []string{"slurm.conf: hint: no PrologSlurmctld is a start gate; add PrologSlurmctld=/opt/slurmtide/start-gate"}},
+			"nobody has looked": {without: "PrologSlurmctld", byHand: true, want: []string{"slurm.conf: hint: no PrologSlurmctld is a start gate; add PrologSlurmctld=/opt/slurmtide/start-gate"}},
+			"it is not there":   {without: "PrologSlurmctld", host: host(map[string]FileFacts{"/opt/slurmtide/start-gate": {}}), byHand: true, want: []string{"slurm.conf: hint: no PrologSlurmctld is a start gate; add PrologSlurmctld=/opt/slurmtide/start-gate"}},
+			"another one": {without: "PrologSlurmctld", with: "PrologSlurmctld=/site/prolog", host: host(nil),
 				want: []string{"slurm.conf: hint: no PrologSlurmctld is a start gate; add PrologSlurmctld=/opt/slurmtide/start-gate"}},
 		},
 		good: map[string]sample{"beside another one": {with: "PrologSlurmctld=/site/prolog"}, "no cloud nodes": {without: "PrologSlurmctld NodeName PartitionName"}},
@@ -136,9 +138,11 @@ var hostSamples = map[string]samplesOf{
 			"group writes":        {host: program(FileFacts{Exists: true, Mode: 0o775}), byHand: true, want: []string{"slurm.conf:9:1: error: ResumeProgram /opt/slurmtide/resume has mode 0775: group or others may write it; chmod 0755 /opt/slurmtide/resume"}},
 			"others write":        {host: program(FileFacts{Exists: true, Mode: 0o757}), byHand: true, want: []string{"slurm.conf:9:1: error: ResumeProgram /opt/slurmtide/resume has mode 0757: group or others may write it; chmod 0755 /opt/slurmtide/resume"}},
 			"root alone executes": {host: program(FileFacts{Exists: true, Mode: 0o700}), byHand: true, want: []string{"slurm.conf:9:1: error: ResumeProgram /opt/slurmtide/resume has mode 0700: SlurmUser cannot execute it; chmod 0755 /opt/slurmtide/resume"}},
+			"nobody reads":        {host: program(FileFacts{Exists: true, Mode: 0o711}), byHand: true, want: []string{"slurm.conf:9:1: error: ResumeProgram /opt/slurmtide/resume has mode 0711: SlurmUser cannot read it; chmod 0755 /opt/slurmtide/resume"}},
 			"its owner does not":  {host: program(FileFacts{Exists: true, Mode: 0o655, Owner: 64030}), byHand: true, want: []string{"slurm.conf:9:1: error: ResumeProgram /opt/slurmtide/resume has mode 0655: SlurmUser cannot execute it; chmod 0755 /opt/slurmtide/resume"}},
 		},
-		good: map[string]sample{"all": {host: host(nil)}, "SlurmUser's own": {host: program(FileFacts{Exists: true, Mode: 0o700, Owner: 64030})}, "not looked at": {}},
+		good: map[string]sample{"all": {host: host(nil)}, "SlurmUser's own": {host: program(FileFacts{Exists: true, Mode: 0o700, Owner: 64030})}, "not looked at": {},
+			"group writes the gate": {host: host(map[string]FileFacts{"/opt/slurmtide/start-gate": {Exists: true, Mode: 0o775}})}},
 	},
 	"program-owner": {
 		bad:  map[string]sample{"somebody's": {host: program(FileFacts{Exists: true, Mode: 0o755, Owner: 1000}), byHand: true, want: []string{"slurm.conf:9:1: warning: ResumeProgram /opt/slurmtide/resume belongs to uid 1000, neither root nor SlurmUser; chown root /opt/slurmtide/resume"}}},

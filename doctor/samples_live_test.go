@@ -49,6 +49,9 @@ var nodeSetSamples = map[string]samplesOf{
 		bad: map[string]sample{
 			"more names": {sets: set(func(s *NodeSet) { s.Nodes, s.Gres = nodes("cpu-[0-11]"), "gpu:2" }), with: "GresTypes=gpu",
 				want: []string{"slurm.conf: error: NodeSet slurm/cpu: slurm.conf has no cpu-[10-11] with State=CLOUD; add NodeName=cpu-[10-11] CPUs=4 RealMemory=8000 Gres=gpu:2 State=CLOUD"}},
+			"two with the same names": {sets: append(set(func(s *NodeSet) { s.Nodes = nodes("cpu-[0-11]") }), set(func(s *NodeSet) { s.Name, s.Nodes = "slurm/more", nodes("cpu-[10-12]") })...), want: []string{
+				"slurm.conf: error: NodeSet slurm/cpu: slurm.conf has no cpu-[10-11] with State=CLOUD; add NodeName=cpu-[10-11] CPUs=4 RealMemory=8000 State=CLOUD",
+				"slurm.conf: error: NodeSet slurm/more: slurm.conf has no cpu-12 with State=CLOUD; add NodeName=cpu-12 CPUs=4 RealMemory=8000 State=CLOUD"}},
 			"not CLOUD": {sets: set(func(s *NodeSet) { s.Nodes = nodes("metal-[0-1]") }), byHand: true,
 				want: []string{"slurm.conf: error: NodeSet slurm/cpu: slurm.conf has no metal-[0-1] with State=CLOUD; set State=CLOUD on their NodeName line"}},
 		},

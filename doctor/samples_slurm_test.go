@@ -164,7 +164,7 @@ var parameterSamples = map[string]samplesOf{
 		good: map[string]sample{"0": {with: "SchedulerParameters=batch_sched_delay=0,sched_interval=5"}, "no cloud nodes": {without: "SchedulerParameters NodeName PartitionName"}},
 	},
 	"jwt": {
-		bad: map[string]sample{"none": {without: "AuthAltTypes",
+		bad: map[string]sample{"none": {without: "AuthAltTypes", byHand: true,
 			want: []string{"slurm.conf: warning: AuthAltTypes has no auth/jwt; set AuthAltTypes=auth/jwt, and AuthAltParameters=jwt_key=… (docs/install.md)"}}},
 		good: map[string]sample{"there": {}, "no cloud nodes": {without: "AuthAltTypes NodeName PartitionName"}},
 	},
@@ -312,7 +312,8 @@ var gresSamples = map[string]samplesOf{
 			"beside others":       {with: gpus, gres: "Name=shard Count=4\nNodeName=metal-0 Name=gpu File=/dev/nvidia0\nNodeName=gpu-[0-3] AutoDetect=off Name=gpu File=/dev/nvidia[0-1]"},
 			"on the line (26.05)": {with: "NodeName=gpu-[0-3] Gres=gpu:h100:2 GresConf=/etc/slurm/g.conf State=CLOUD\nGresTypes=gpu\nPartitionName=gpu Nodes=gpu-[0-3]"},
 			"for all nodes":       {with: gpus, gres: "Name=gpu Type=h100 File=/dev/nvidia[0-1]"}, "two lines": {with: gpus, gres: "NodeName=gpu-[0-3] Name=gpu File=/dev/nvidia0\nNodeName=gpu-[0-3] Name=gpu File=/dev/nvidia1"},
-			"found on the node": {with: gpus, gres: "AutoDetect=nvml"}},
+			"found on the node": {with: gpus, gres: "AutoDetect=nvml"},
+			"slices of a GPU":   {with: gpus, gres: "NodeName=gpu-[0-3] Name=gpu MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap3\nNodeName=gpu-[0-3] Name=gpu MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap4"}},
 	},
 	"gres-autodetect": {
 		bad: map[string]sample{"for all": {with: gpus, gres: "AutoDetect=nvml", byHand: true,
@@ -322,6 +323,9 @@ var gresSamples = map[string]samplesOf{
 		good: map[string]sample{"for others": {with: gpus, gres: "NodeName=metal-0 AutoDetect=nvml\nNodeName=gpu-[0-3] Name=gpu File=/dev/nvidia[0-1]"}, "off": {with: gpus, gres: "AutoDetect=off"}},
 	},
 }
+
+// alone are cloud nodes without others beside them.
+const alone = "NodeName=cpu-[0-9] CPUs=4 RealMemory=8000 State=CLOUD\nPartitionName=cpu Nodes=cpu-[0-9]\n"
 
 const gpus = "NodeName=gpu-[0-3] Gres=gpu:h100:2 State=CLOUD\nGresTypes=gpu\nPartitionName=gpu Nodes=gpu-[0-3]"
 
@@ -333,11 +337,15 @@ var podSamples = map[string]samplesOf{
 	"process-plugins": {
 		bad: map[string]sample{
 			"dynamic nodes alone": {without: "NodeName PartitionName ProctrackType", with: "MaxNodeCount=5", want: []string{"slurm.conf: warning: there is no ProctrackType, so it is proctrack/cgroup; set ProctrackType=proctrack/linuxproc"}},
-			"Slurm's default":     {without: "ProctrackType", want: []string{"slurm.conf: warning: there is no ProctrackType, so it is proctrack/cgroup; set ProctrackType=proctrack/linuxproc"}},
-			"all": {with: "ProctrackType=proctrack/cgroup\nTaskPlugin=task/affinity,task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup", want: []string{
-				"slurm.conf:27:1: warning: ProctrackType=proctrack/cgroup; set ProctrackType=proctrack/linuxproc",
-				"slurm.conf:28:1: warning: TaskPlugin=task/affinity,task/cgroup; set TaskPlugin=task/none",
-				"slurm.conf:29:1: warning: JobAcctGatherType=jobacct_gather/cgroup; set JobAcctGatherType=jobacct_gather/none"}},
+			"beside other nodes":  {without: "ProctrackType", byHand: true, want: []string{"slurm.conf: warning: there is no ProctrackType, so it is proctrack/cgroup; set ProctrackType=proctrack/linuxproc"}},
+			"X11":                 {without: "NodeName PartitionName ProctrackType", with: alone + "PrologFlags=X11", byHand: true, want: []string{"slurm.conf: warning: there is no ProctrackType, so it is proctrack/cgroup; set ProctrackType=proctrack/linuxproc"}},
+			"Slurm's default":     {without: "NodeName PartitionName ProctrackType", with: alone, want: []string{"slurm.conf: warning: there is no ProctrackType, so it is proctrack/cgroup; set ProctrackType=proctrack/linuxproc"}},
+			"slurmdbd": {without: "NodeName PartitionName", with: alone + "AccountingStorageType=accounting_storage/slurmdbd\nJobAcctGatherType=jobacct_gather/cgroup", want: []string{
+				"slurm.conf:27:1: warning: JobAcctGatherType=jobacct_gather/cgroup; set JobAcctGatherType=jobacct_gather/linux"}},
+			"all": {without: "NodeName PartitionName", with: alone + "ProctrackType=proctrack/cgroup\nTaskPlugin=task/affinity,task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup", want: []string{
+				"slurm.conf:25:1: warning: ProctrackType=proctrack/cgroup; set ProctrackType=proctrack/linuxproc",
+				"slurm.conf:26:1: warning: TaskPlugin=task/affinity,task/cgroup; set TaskPlugin=task/none",
+				"slurm.conf:27:1: warning: JobAcctGatherType=jobacct_gather/cgroup; set JobAcctGatherType=jobacct_gather/none"}},
 		},
 		good: map[string]sample{"others": {with: "TaskPlugin=task/affinity\nJobAcctGatherType=jobacct_gather/linux"}, "no pods": {without: "NodeName PartitionName ProctrackType"}},
 	},

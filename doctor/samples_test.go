@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -254,4 +255,16 @@ func TestDiff(t *testing.T) {
 	assert.Equal(t, "--- a/one.conf\n+++ b/one.conf\n@@ -1,1 +1,1 @@\n-ReturnToService=1\n+ReturnToService=2\n", diff)
 	_, err = Fixed(f, []Finding{{Rule: "x", edits: []edit{{"none.conf", nil}}}})
 	require.EqualError(t, err, "mending x: none.conf was not read")
+}
+
+// What may not be read may say anything.
+func TestFilesThatMayNotBeRead(t *testing.T) {
+	f := sample{with: gpus}.facts(t)
+	f.Gres, f.Cgroup = nil, nil
+	f.AddFiles(func(name string) ([]byte, error) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+	}, "/etc/slurm/gres.conf", "/etc/slurm/cgroup.conf")
+	assert.Empty(t, Check(f))
+	slices.Sort(f.Unread)
+	assert.Equal(t, []string{"open /etc/slurm/cgroup.conf: permission denied", "open /etc/slurm/gres.conf: permission denied"}, f.Unread)
 }

@@ -55,7 +55,11 @@ func Files(slurmConf string, v slurmconf.Version, look Host) (doctor.Facts, erro
 		return os.Getenv(key)
 	})
 	for _, w := range warnings {
-		f.Settings = append(f.Settings, w.Error())
+		if errors.Is(w, fs.ErrPermission) { // the programs may, as SlurmUser
+			f.Unread = append(f.Unread, w.Error())
+		} else {
+			f.Settings = append(f.Settings, w.Error())
+		}
 	}
 	if f.Cluster == nil || look == HostNo {
 		return f, nil
@@ -164,7 +168,8 @@ func stat(name string) (doctor.FileFacts, error) {
 	return file, nil
 }
 
-// Version asks scontrol on this host which Slurm it is of; ok is false without one.
+// Version asks scontrol on this host which Slurm it is of; ok is false without one. What Scontrol= of slurmtide.conf names is run only if nobody but root or
+// who runs this can have written that: the files may be somebody else's, brought here to be looked at.
 func Version(ctx context.Context, slurmConf string) (_ slurmconf.Version, ok bool) {
 	settings, _ := spool.LoadSettings(func(key string) string {
 		if key == "SLURM_CONF" {
@@ -172,6 +177,9 @@ func Version(ctx context.Context, slurmConf string) (_ slurmconf.Version, ok boo
 		}
 		return os.Getenv(key)
 	})
+	if file, err := stat(settings.File()); err != nil || file.Owner != 0 && int(file.Owner) != os.Geteuid() || file.Mode&0o022 != 0 {
+		settings.Scontrol = spool.DefaultScontrol
+	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	said, err := exec.CommandContext(ctx, settings.Scontrol, "--version").Output()

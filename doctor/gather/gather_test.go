@@ -44,10 +44,11 @@ func TestFiles(t *testing.T) {
 	assert.Equal(t, []string{dir + "/slurm.key", dir + "/no.key"}, f.Host.Keys)
 	own := uint32(os.Getuid())
 	assert.Equal(t, map[string]doctor.FileFacts{
-		dir + "/resume":    {Exists: true, Mode: 0o640, Owner: own},
-		dir + "/slurm.key": {Exists: true, Mode: 0o640, Owner: own},
-		dir + "/no.key":    {},
-		"/the/spool":       {},
+		dir + "/resume":     {Exists: true, Mode: 0o640, Owner: own},
+		dir + "/start-gate": {},
+		dir + "/slurm.key":  {Exists: true, Mode: 0o640, Owner: own},
+		dir + "/no.key":     {},
+		"/the/spool":        {},
 	}, f.Host.Files, "relative programs are not looked for")
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "slurm.jwks"), nil, 0o600))
@@ -119,6 +120,10 @@ func TestVersion(t *testing.T) {
 	v, ok := Version(t.Context(), filepath.Join(dir, "slurm.conf"))
 	assert.True(t, ok)
 	assert.Equal(t, slurmconf.Version{Major: 24, Minor: 11}, v)
+	require.NoError(t, os.Chmod(filepath.Join(dir, "slurmtide.conf"), 0o666))
+	v, ok = Version(t.Context(), filepath.Join(dir, "slurm.conf"))
+	assert.False(t, ok && v.Major == 24, "what anybody may have written is not run")
+	require.NoError(t, os.Chmod(filepath.Join(dir, "slurmtide.conf"), 0o600))
 	require.NoError(t, os.Remove(filepath.Join(dir, "scontrol")))
 	_, ok = Version(t.Context(), filepath.Join(dir, "slurm.conf"))
 	assert.False(t, ok)

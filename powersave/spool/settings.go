@@ -44,6 +44,9 @@ type Settings struct {
 	SlurmConf string
 }
 
+// File is the settings file that counts, whether it is there or not.
+func (s Settings) File() string { return filepath.Join(filepath.Dir(s.SlurmConf), settingsName) }
+
 // LoadSettings reads slurmtide.conf in the directory of $SLURM_CONF. slurmctld sets
 // SLURM_CONF for the power save programs but not for PrologSlurmctld; without it the
 // file is looked for beside the running program and then in /etc/slurm.
@@ -60,7 +63,7 @@ func LoadSettings(env func(string) string) (Settings, []error) {
 			}
 		}
 	}
-	s, warnings := loadSettings(filepath.Join(filepath.Dir(slurmConf), settingsName))
+	s, warnings := loadSettings(Settings{SlurmConf: slurmConf}.File())
 	s.SlurmConf = slurmConf
 	if dir := env("SLURMTIDE_SPOOL"); dir != "" {
 		if abs, err := filepath.Abs(dir); err == nil {
