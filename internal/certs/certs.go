@@ -37,11 +37,14 @@ type TLS struct {
 	ends   time.Time
 }
 
-// Load reads the files.
+// Load reads the files. A certificate that has expired already is shown all the same: whoever checks it says so, and the daemon's own work goes on.
 func Load(files Files, log *slog.Logger) (*TLS, error) {
 	t := &TLS{files: files, log: log, now: time.Now}
 	if _, err := t.load(); err != nil {
 		return nil, err
+	}
+	if why := t.Expired(); why != "" {
+		log.Error("clients that check it refuse the certificate", "error", why)
 	}
 	return t, nil
 }
@@ -168,7 +171,7 @@ func (t *TLS) load() (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("reading the certificate in %s and the key in %s: %w", t.files.Cert, t.files.Key, err)
 	}
-	if ends := pair.Leaf.NotAfter; t.now().After(ends) {
+	if ends := pair.Leaf.NotAfter; t.config != nil && t.now().After(ends) { // what is in use may be better
 		return false, fmt.Errorf("the certificate in %s expired at %s: renew it", t.files.Cert, ends.UTC().Format(time.RFC3339))
 	}
 	if begins := pair.Leaf.NotBefore; t.now().Before(begins) {
