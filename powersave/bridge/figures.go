@@ -69,6 +69,7 @@ func (m *Metrics) nodeSets(counts, others []powersave.NodeSetCounts, hosted []po
 	for _, c := range counts {
 		ours[c.Name] = true
 		m.boots.WithLabelValues(c.Name)
+		m.slow.WithLabelValues(c.Name)
 		m.started.WithLabelValues(c.Name)
 		for _, class := range powersave.Troubles {
 			m.verdicts.WithLabelValues(c.Name, string(class))
@@ -94,7 +95,7 @@ func (m *Metrics) nodeSets(counts, others []powersave.NodeSetCounts, hosted []po
 	for name := range m.strays {
 		if !there[name] {
 			gone := prometheus.Labels{"nodeset": name}
-			for _, v := range []*prometheus.CounterVec{m.boots, m.verdicts, m.givenBack, m.started, m.gangs, m.changes} {
+			for _, v := range []*prometheus.CounterVec{m.boots, m.slow, m.verdicts, m.givenBack, m.started, m.gangs, m.changes} {
 				v.DeletePartialMatch(gone)
 			}
 			m.phases.DeletePartialMatch(gone)

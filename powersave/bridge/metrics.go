@@ -15,6 +15,7 @@ type Metrics struct {
 	requests   *prometheus.CounterVec
 	phases     *prometheus.HistogramVec
 	boots      *prometheus.CounterVec
+	slow       *prometheus.CounterVec
 	verdicts   *prometheus.CounterVec
 	gateWait   *prometheus.HistogramVec
 	podCalls   *prometheus.CounterVec
@@ -38,6 +39,8 @@ type Metrics struct {
 	changes    *prometheus.CounterVec
 	seconds    *nodeSeconds
 
+	resumeTimeout time.Duration // as the newest request has it; 0: not known yet
+
 	known   map[string]bool // NodeSets that have series
 	strays  map[string]bool // others that have got some since: they are gone, or not known yet
 	states  map[powersave.BreakerKey]powersave.BreakerState
@@ -60,6 +63,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"Time from ResumeProgram's start until a boot that ended well was accepted by the bridge, its pod created, scheduled and running, its slurmd registered, and all nodes of a job that waits for it ready.", seconds...), []string{"nodeset", "offering", "phase"}),
 		boots: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_boots_total", Help: "Boots whose slurmd has registered."}, []string{"nodeset"}),
+		slow: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slurmtide_slow_boots_total", Help: "Those of slurmtide_boots_total that took longer than four fifths of ResumeTimeout, from ResumeProgram's start on. At nine tenths they would be given back."}, []string{"nodeset"}),
 		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slurmtide_boot_failures_total", Help: "Verdicts: boots that came to nothing, by the class of the reason."}, []string{"nodeset", "class"}),
 		gateWait: prometheus.NewHistogramVec(measure.Times("slurmtide_gate_wait_seconds", "Time that start-gates waited until they were answered, by whether the job's nodes were ready.", seconds...), []string{"ready"}),
@@ -116,7 +121,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	r.MustRegister(m.gangs, m.started, m.changes, m.seconds)
 	r.MustRegister(m.breakers, m.inHand, m.oldest, m.givenBack, m.timeout)
 	r.MustRegister(m.readable, m.slurmRead, m.hostMarks, m.leads, m.lost, m.noSpans)
-	r.MustRegister(m.requests, m.phases, m.boots, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.nodes, m.floor, m.gates)
+	r.MustRegister(m.requests, m.phases, m.boots, m.slow, m.verdicts, m.gateWait, m.podCalls, m.slurmCalls, m.nodes, m.floor, m.gates)
 	return m
 }
 
@@ -152,6 +157,7 @@ func (m *Metrics) request(k spool.Kind, resumeTimeout time.Duration) {
 	}
 	m.requests.WithLabelValues(string(k)).Inc()
 	if resumeTimeout > 0 {
+		m.resumeTimeout = resumeTimeout
 		m.timeout.Set(resumeTimeout.Seconds())
 	}
 }
@@ -162,6 +168,9 @@ func (m *Metrics) boot(b powersave.Boot) {
 	}
 	m.touch(b.NodeSet)
 	m.boots.WithLabelValues(b.NodeSet).Inc()
+	if took := b.Times.Registered.Sub(b.Times.Requested); m.resumeTimeout > 0 && !b.Times.Requested.IsZero() && took > m.resumeTimeout/5*4 {
+		m.slow.WithLabelValues(b.NodeSet).Inc()
+	}
 	for i, at := range []time.Time{b.Times.Accepted, b.Times.Created, b.Times.Scheduled, b.Times.Running, b.Times.Registered} {
 		if !at.IsZero() {
 			m.phase(b, bootPhases[i], at)

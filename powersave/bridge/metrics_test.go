@@ -342,3 +342,18 @@ func TestStragglersLeaveNoSeries(t *testing.T) {
 	m.figures(time.Unix(7, 0), cpu, nil, nil, 0)
 	assert.Equal(t, before, count())
 }
+
+func TestSlowBoots(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	m := NewMetrics(registry)
+	boot := func(took time.Duration) {
+		m.boot(powersave.Boot{NodeSet: "cpu", Times: powersave.Timeline{Requested: time.Unix(1000, 0), Registered: time.Unix(1000, 0).Add(took)}})
+	}
+	boot(time.Hour) // nobody knows ResumeTimeout yet
+	m.request(spool.KindResume, 10*time.Minute)
+	boot(8 * time.Minute)
+	boot(8*time.Minute + time.Second)
+	m.boot(powersave.Boot{NodeSet: "cpu", Times: powersave.Timeline{Registered: time.Unix(1000, 0)}}) // nor when it was asked for
+	assert.Equal(t, map[string]float64{"nodeset=cpu": 1}, happened(t, registry, "slurmtide_slow_boots_total"))
+	assert.Equal(t, map[string]float64{"nodeset=cpu": 4}, happened(t, registry, "slurmtide_boots_total"))
+}
