@@ -106,9 +106,12 @@ func withoutRecords(f *slurmconf.File) {
 	f.Remove("PriorityWeightTRES")
 	for _, s := range f.Settings() {
 		if strings.EqualFold(s.Key, "PartitionName") {
-			for _, field := range []string{"QOS", "AllowQOS", "DenyQOS"} {
+			for _, field := range []string{"QOS", "AllowQOS", "DenyQOS", "TRESBillingWeights"} {
 				f.RemoveField(s.Key, s.Value, field)
 			}
+		}
+		if strings.EqualFold(s.Key, "NodeName") {
+			f.RemoveField(s.Key, s.Value, "TRESWeights")
 		}
 	}
 }

@@ -142,12 +142,13 @@ func TestSlurmdbdAnswersFirstAtStart(t *testing.T) {
 // The trial knows no database, so nothing may be in it that only a database knows.
 func TestTrialWithoutRecords(t *testing.T) {
 	files := map[string]string{
-		"slurm.conf": withOne + "AccountingStorageTRES=gres/gpu\nPriorityWeightTRES=CPU=1,GRES/gpu=2\nInclude more.conf\nPartitionName=a Nodes=ALL QOS=part allowqos=x State=UP\n",
+		"slurm.conf": withOne + "AccountingStorageTRES=gres/gpu\nPriorityWeightTRES=CPU=1,GRES/gpu=2\nInclude more.conf\nPartitionName=a Nodes=ALL QOS=part allowqos=x State=UP TRESBillingWeights=\"CPU=1,GRES/gpu=4\"\nNodeName=n CPUs=2 TRESWeights=GRES/gpu=4 State=CLOUD\n",
 		"more.conf":  "PartitionName=b Nodes=ALL DenyQos=y\n",
 	}
 	require.NoError(t, alone(files, "/d", "", 1234))
 	assert.NotContains(t, files["slurm.conf"], "TRES")
 	assert.Contains(t, files["slurm.conf"], "\nPartitionName=a Nodes=ALL State=UP\n")
+	assert.Contains(t, files["slurm.conf"], "\nNodeName=n CPUs=2 State=CLOUD\n")
 	assert.Equal(t, "PartitionName=b Nodes=ALL\n", files["more.conf"])
 	files = map[string]string{"slurm.conf": "PartitionName=a Nodes=ALL QOS=part\n"}
 	require.NoError(t, alone(files, "/d", "", 1234))
