@@ -84,10 +84,15 @@ func containerStatus(pod *corev1.Pod, name string) (corev1.ContainerStatus, bool
 	return corev1.ContainerStatus{}, false
 }
 
-// ready tells whether a container answers. On a host that is silent nobody takes back what was said of it, only the pod is no longer ready.
+// ready tells whether a container answers.
 func ready(pod *corev1.Pod, container string) bool {
 	s, ok := containerStatus(pod, container)
-	return ok && s.Ready && (condition(pod, corev1.ContainersReady) != corev1.ConditionTrue || condition(pod, corev1.PodReady) != corev1.ConditionFalse)
+	return ok && s.Ready && !hostSilent(pod)
+}
+
+// hostSilent tells whether nobody hears of a pod's host: then nobody takes back what was said of its containers, only the pod is no longer ready.
+func hostSilent(pod *corev1.Pod) bool {
+	return condition(pod, corev1.ContainersReady) == corev1.ConditionTrue && condition(pod, corev1.PodReady) == corev1.ConditionFalse
 }
 
 func condition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {

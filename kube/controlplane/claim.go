@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -74,6 +76,11 @@ func (l *Loop) claim(ctx context.Context, c *v1alpha1.Controller) (*Problem, err
 	case -1:
 		return &Problem{"CannotShrink", fmt.Sprintf("claim %s has %s, and volumes do not become smaller: set spec.persistence.resources.requests.storage to that", name, size)}, nil
 	}
+	asked := string(claim.UID) + "/" + want.String()
+	last, _ := l.refused.Load(asked)
+	if r, ok := last.(refusal); ok && l.o.Now().Sub(r.at) < askAgainIn {
+		return r.problem, nil
+	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": claim.UID, "resourceVersion": claim.ResourceVersion},
 		"spec":     map[string]any{"resources": map[string]any{"requests": map[string]any{"storage": want}}},
@@ -84,7 +91,9 @@ func (l *Loop) claim(ctx context.Context, c *v1alpha1.Controller) (*Problem, err
 	l.o.Metrics.wrote("persistentvolumeclaims")
 	_, err = claims.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-		return &Problem{"NotEnlarged", fmt.Sprintf("claim %s stays at %s: %v; everything else is carried out", name, size, err)}, nil
+		problem := &Problem{"NotEnlarged", fmt.Sprintf("claim %s stays at %s: %v; everything else is carried out", name, size, err)}
+		l.refused.Store(asked, refusal{l.o.Now(), problem})
+		return problem, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("enlarging claim %s: %w", name, err)
@@ -92,12 +101,20 @@ func (l *Loop) claim(ctx context.Context, c *v1alpha1.Controller) (*Problem, err
 	return &Problem{"Pending", fmt.Sprintf("claim %s is being enlarged from %s to %s", name, size, want)}, nil
 }
 
+// refusal is what the API server has said to the size that a claim was to get, and when. It is asked again after a while: a storage class may allow it by then.
+type refusal struct {
+	at      time.Time
+	problem *Problem
+}
+
+const askAgainIn = 10 * time.Minute
+
 // unbound says why a pod that has no host has no volume for slurmctld's state, and what to do, "" if it has one. The scheduler only says that claims are not bound.
 func (l *Loop) unbound(ctx context.Context, c *v1alpha1.Controller, pods []*corev1.Pod) (string, error) {
 	p := &c.Spec.Persistence
 	if !enabled(p.Enabled) || !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
-		reason, _ := trouble(pod, ContainerSlurmctld)
-		return reason == unschedulable
+		reason, why := trouble(pod, ContainerSlurmctld)
+		return reason == unschedulable && strings.Contains(strings.ToLower(why), "volume") // a claim may also wait for the pod's host, for which there is no room
 	}) {
 		return "", nil
 	}

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -84,13 +85,26 @@ func TestClaim(t *testing.T) {
 			if test.refusal != nil {
 				kube.PrependReactor("patch", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.refusal })
 			}
-			l := &Loop{kube: kube}
-			problem, err := l.claim(t.Context(), controller(func(c *v1alpha1.Controller) {
+			now := time.Now()
+			l := &Loop{kube: kube, o: Options{Now: func() time.Time { return now }}}
+			c := controller(func(c *v1alpha1.Controller) {
 				if test.asked != "" {
 					c.Spec.Persistence.Resources = storage(test.asked)
 				}
-			}))
+			})
+			problem, err := l.claim(t.Context(), c)
 			require.NoError(t, err)
+			if test.refusal != nil { // what has been refused is not asked for all the time
+				kube.ClearActions()
+				again, err := l.claim(t.Context(), c)
+				require.NoError(t, err)
+				assert.Equal(t, problem, again)
+				assert.Len(t, kube.Actions(), 1, "a read")
+				now = now.Add(askAgainIn)
+				_, err = l.claim(t.Context(), c)
+				require.NoError(t, err)
+				assert.Len(t, kube.Actions(), 3, "and then a read and a write")
+			}
 			if test.want == "" {
 				assert.Nil(t, problem)
 			} else {

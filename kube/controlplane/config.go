@@ -57,6 +57,9 @@ type Cluster struct {
 	// Accounting is that of spec.accountingRef, or nil.
 	Accounting *v1alpha1.Accounting
 	Settings   Settings
+	// Before is the slurm.conf that the cluster has had so far, or "", and Up are the nodes that have pods, with the names of their NodeSets: see outgoing.go.
+	Before string
+	Up     map[string]string
 }
 
 // scriptFields are the fields of a Controller that have scripts, with the key of slurm.conf and the directory that is put before their names. Those of slurmd
@@ -138,7 +141,20 @@ func Config(c Cluster) (map[string]string, error) {
 	if err := addExtra(f, c.Controller.Spec.ExtraConf, ClusterName(c.Controller), files, c.Accounting); err != nil {
 		return nil, err
 	}
+	if err := keepRoom(f, c.Before, c.Controller.Spec.ExtraConf); err != nil {
+		return nil, err
+	}
+	if err := addOutgoing(f, c.Before, c.Up); err != nil {
+		return nil, err
+	}
 	files["slurm.conf"] = f.String()
+	size := 0
+	for name, text := range files {
+		size += len(name) + len(text)
+	}
+	if size > mostBytes {
+		files[hostAliases] = ""
+	}
 	return files, accountingIncluded(files, c.Accounting)
 }
 
@@ -158,8 +174,12 @@ func ClientConfig(c *v1alpha1.Controller, s Settings) (map[string]string, error)
 // hostAliases is what HOSTALIASES of slurmctld names, see hostname(7).
 const hostAliases = "hostaliases"
 
-// mostAliases is the number of nodes whose aliases a ConfigMap, 1 MiB, has room for beside everything else. With more nodes there are none.
+// mostAliases is the number of nodes whose aliases a ConfigMap has room for beside everything else, as long as that is not larger than usual. With more nodes
+// there are none.
 const mostAliases = 10_000
+
+// mostBytes is what the files may have together; a ConfigMap takes 1 MiB.
+const mostBytes = 900 << 10
 
 // aliases gives nodes that are off the address of slurmctld's own pods, where no slurmd answers. slurmctld looks the nodes of a job up that ends while
 // they boot; Debian's tries a name without an address five times, with pauses, and answers nobody meanwhile.
@@ -197,12 +217,23 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet) error {
 	gres := map[string]bool{}
 	lines := []string{"", "# --- NodeSets ---"}
 	own := pods.OwnNames(sets)
+	nodes := map[string]bool{} // slurmctld refuses a NodeSet that is called like one of them: read_config.c _validate_conf_nodeset_vs_nodenames
 	for _, set := range sets {
+		if set.Spec.Mode != v1alpha1.ModeDynamic {
+			for name := range own[set.Name].All() {
+				nodes[name] = true
+			}
+		}
+	}
+	for _, set := range sets {
+		if word := strings.ToUpper(set.Name); word == "ALL" || word == "DEFAULT" {
+			return fmt.Errorf("NodeSet %s: Slurm has this word for itself: make the NodeSet anew with another name", set.Name)
+		}
 		names, err := slurmconf.ParseHostlist(set.Spec.NodeNames)
 		if err != nil {
 			return fmt.Errorf("NodeSet %s: spec.nodeNames: %w", set.Name, err)
 		}
-		text := set.Spec.NodeNames
+		text, members := set.Spec.NodeNames, set.Name
 		if its := own[set.Name]; its.Len() < names.Len() {
 			names, text = its, its.String()
 		}
@@ -218,19 +249,28 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet) error {
 		}
 		if set.Spec.Mode == v1alpha1.ModeDynamic {
 			dynamic = true
+			if nodes[set.Name] {
+				lines = append(lines, fmt.Sprintf("# NodeSet %s: a node has its name, so there is neither a NodeSet nor a partition of it", set.Name))
+				continue
+			}
 			if !slices.Contains(set.Spec.Shape.Features, set.Name) {
 				continue // nothing tells its nodes from others': partitions of spec.extraConf have them
 			}
 			lines = append(lines, fmt.Sprintf("NodeSet=%s Feature=%s", set.Name, set.Name))
 		} else {
-			lines = append(lines, fmt.Sprintf("NodeName=%s %s State=CLOUD", text, pods.NodeLine(&set.Spec.Shape)), fmt.Sprintf("NodeSet=%s Nodes=%s", set.Name, text))
+			lines = append(lines, fmt.Sprintf("NodeName=%s %s State=CLOUD", text, pods.NodeLine(&set.Spec.Shape)))
+			if nodes[set.Name] {
+				members = text
+			} else {
+				lines = append(lines, fmt.Sprintf("NodeSet=%s Nodes=%s", set.Name, text))
+			}
 		}
 		if p := set.Spec.Partition; p == nil || p.Enabled == nil || *p.Enabled {
 			config := ""
 			if p != nil && strings.TrimSpace(p.Config) != "" {
 				config = " " + strings.TrimSpace(p.Config)
 			}
-			partitions = append(partitions, fmt.Sprintf("PartitionName=%s Nodes=%s%s", set.Name, set.Name, config))
+			partitions = append(partitions, fmt.Sprintf("PartitionName=%s Nodes=%s%s", set.Name, members, config))
 		}
 	}
 	if dynamic {
@@ -287,7 +327,7 @@ func addExtra(f *slurmconf.File, text, cluster string, files map[string]string, 
 	if err := checkIncludes(extra, cluster, files, nil); err != nil {
 		return err
 	}
-	if err := makeRoom(f, extra); err != nil {
+	if err := makeRoom(f, extra, cluster, files); err != nil {
 		return err
 	}
 	if err := f.Add("\n# --- " + extraConf + " ---"); err != nil {
@@ -299,24 +339,29 @@ func addExtra(f *slurmconf.File, text, cluster string, files map[string]string, 
 	return nil
 }
 
-// makeRoom counts the user's nodes into MaxNodeCount, which is for those of slurm.conf as well. If the user says how many, that counts (Merge).
-func makeRoom(f, extra *slurmconf.File) error {
-	const key = "MaxNodeCount"
-	ours, dynamic := f.Get(key)
+// makeRoom counts the user's nodes into MaxNodeCount, which is for those of slurm.conf as well, also in what is included. If the user says how many, that counts
+// (Merge).
+func makeRoom(f, extra *slurmconf.File, cluster string, files map[string]string) error {
+	ours, dynamic := f.Get(maxNodeCount)
 	if !dynamic {
 		return nil
 	}
 	most, err := strconv.Atoi(ours.Value)
 	if err != nil {
-		return fmt.Errorf("reading our own %s: %w", key, err)
+		return fmt.Errorf("reading our own %s: %w", maxNodeCount, err)
 	}
-	for _, s := range extra.Settings() {
-		if !strings.EqualFold(s.Key, "NodeName") || strings.EqualFold(s.Value, "DEFAULT") {
-			continue
-		}
+	return f.Set(maxNodeCount, strconv.Itoa(most+nodesIn(extra, cluster, files)))
+}
+
+// nodesIn is how many nodes a file names with what it includes, which has been checked.
+func nodesIn(f *slurmconf.File, cluster string, files map[string]string) (count int) {
+	for _, s := range records(f, "NodeName") {
 		if names, err := slurmconf.ParseHostlist(s.Value); err == nil { // slurmctld says what is wrong with the others
-			most += names.Len()
+			count += names.Len()
 		}
 	}
-	return f.Set(key, strconv.Itoa(most))
+	for _, s := range f.Includes() {
+		count += nodesIn(conf(files[included(s, cluster)]), cluster, files)
+	}
+	return count
 }

@@ -134,9 +134,11 @@ func TestConfigMakesRoom(t *testing.T) {
 		"": "MaxNodeCount=6",
 		"NodeName=DEFAULT CPUs=2\nNodeName=shape-[0-2] State=DOWN\nnodename=a,b CPUs=1": "MaxNodeCount=11",
 		"NodeName=shape-[0-2] State=DOWN\nMaxNodeCount=50":                              "MaxNodeCount=50",
+		"NodeName=a\nInclude more.conf\n":                                               "MaxNodeCount=12",
 	} {
 		files, err := Config(Cluster{
 			Controller: controller(func(c *v1alpha1.Controller) { c.Spec.ExtraConf = extra }), Settings: settings,
+			Files:    map[string]string{"more.conf": "NodeName=b-[0-1] CPUs=1\nInclude most.conf\n", "most.conf": "NodeName=c-[0-2] CPUs=1\n"},
 			NodeSets: []*v1alpha1.NodeSet{nodeSet("c", "c-[0-1]", nil), nodeSet("d", "d-[0-3]", func(s *v1alpha1.NodeSet) { s.Spec.Mode = v1alpha1.ModeDynamic })},
 		})
 		require.NoError(t, err)
@@ -151,6 +153,38 @@ func TestConfigMakesRoom(t *testing.T) {
 	files, err := Config(Cluster{Controller: controller(func(c *v1alpha1.Controller) { c.Spec.ExtraConf = "NodeName=a CPUs=1" }), Settings: settings, NodeSets: []*v1alpha1.NodeSet{nodeSet("c", "c-[0-1]", nil)}})
 	require.NoError(t, err)
 	assert.NotContains(t, files["slurm.conf"], "MaxNodeCount", "no node registers itself")
+}
+
+// slurmctld refuses a NodeSet that is called like a node, and has words that are no names.
+func TestConfigNamesOfNodeSets(t *testing.T) {
+	lines := func(sets ...*v1alpha1.NodeSet) (found []string) {
+		files, err := Config(Cluster{Controller: controller(nil), Settings: settings, NodeSets: sets})
+		require.NoError(t, err)
+		for _, version := range []string{"24.11", "26.05"} {
+			check(t, files["slurm.conf"], version)
+		}
+		for line := range strings.Lines(files["slurm.conf"]) {
+			if strings.HasPrefix(line, "NodeSet=") || strings.HasPrefix(line, "PartitionName=") {
+				found = append(found, strings.TrimSpace(line))
+			}
+		}
+		return found
+	}
+	assert.Equal(t, []string{"PartitionName=worker-7 Nodes=worker-7"}, lines(nodeSet("worker-7", "worker-7", nil)))
+	assert.Equal(t, []string{"NodeSet=a Nodes=b,c", "PartitionName=a Nodes=a", "PartitionName=b Nodes=d"}, lines(nodeSet("a", "b,c", nil), nodeSet("b", "d", nil)))
+	dynamic := nodeSet("c", "d-[0-1]", func(s *v1alpha1.NodeSet) { s.Spec.Mode, s.Spec.Shape.Features = v1alpha1.ModeDynamic, []string{"c"} })
+	assert.Equal(t, []string{"NodeSet=a Nodes=c", "PartitionName=a Nodes=a"}, lines(nodeSet("a", "c", nil), dynamic))
+	for _, name := range []string{"all", "default"} {
+		_, err := Config(Cluster{Controller: controller(nil), Settings: settings, NodeSets: []*v1alpha1.NodeSet{nodeSet(name, "n", nil)}})
+		require.EqualError(t, err, "NodeSet "+name+": Slurm has this word for itself: make the NodeSet anew with another name")
+	}
+}
+
+// Aliases are of no use to a cluster whose files do not fit.
+func TestConfigIsNotTooLarge(t *testing.T) {
+	files, err := Config(Cluster{Controller: controller(nil), Settings: settings, NodeSets: []*v1alpha1.NodeSet{nodeSet("b", "b-[08-09]", nil)}, Files: map[string]string{"large": strings.Repeat("#", mostBytes)}})
+	require.NoError(t, err)
+	assert.Empty(t, files["hostaliases"])
 }
 
 func TestConfigOwnFiles(t *testing.T) {

@@ -32,7 +32,7 @@ func checkIncludes(f *slurmconf.File, cluster string, files map[string]string, c
 		if strings.Contains(s.Value, "/") { // a slurmd without it does not start
 			return fail("nodes have no such file", "put it into a ConfigMap of spec.configFileRefs, and write its name alone: slurmctld hands it out")
 		}
-		name := strings.ReplaceAll(s.Value, "%c", strings.ToLower(cluster))
+		name := included(s, cluster)
 		text, there := files[name]
 		switch {
 		case !there:
@@ -42,12 +42,12 @@ func checkIncludes(f *slurmconf.File, cluster string, files map[string]string, c
 		case len(chain) >= slurmconf.MaxIncludeDepth:
 			return fail(fmt.Sprintf("it is more than %d Includes deep", slurmconf.MaxIncludeDepth), "include it from a file further up")
 		}
-		included, err := slurmconf.ParseFile(name, []byte(text))
+		more, err := slurmconf.ParseFile(name, []byte(text))
 		if err == nil {
-			err = refuse(included, lists)
+			err = refuse(more, lists)
 		}
 		if err == nil {
-			err = checkIncludes(included, cluster, files, append(slices.Clone(chain), name))
+			err = checkIncludes(more, cluster, files, append(slices.Clone(chain), name))
 		}
 		if err != nil && chain == nil {
 			err = fmt.Errorf("spec.configFileRefs: %w", err)
@@ -57,4 +57,9 @@ func checkIncludes(f *slurmconf.File, cluster string, files map[string]string, c
 		}
 	}
 	return nil
+}
+
+// included is the name of the file that an Include asks for.
+func included(s slurmconf.Setting, cluster string) string {
+	return strings.ReplaceAll(s.Value, "%c", strings.ToLower(cluster))
 }

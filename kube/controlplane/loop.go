@@ -37,6 +37,8 @@ const (
 	resyncEvery = time.Minute
 	// mendedWithin is the same for objects that cannot be carried out.
 	mendedWithin = 10 * time.Second
+	// nodesGoneWithin is the same while nodes are kept in slurm.conf for their pods.
+	nodesGoneWithin = 5 * time.Second
 	// Waits after failures.
 	retryFirst = 250 * time.Millisecond
 	retryMost  = time.Minute
@@ -70,6 +72,7 @@ type Loop struct {
 	queue   workqueue.TypedRateLimitingInterface[key]
 	events  events.Recorder
 	tenants tenants
+	refused sync.Map // of refusal, by claim and size
 
 	tideFactory tideinformers.SharedInformerFactory
 	made        []cache.SharedIndexInformer // of objects with our label

@@ -67,6 +67,9 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) (time.Dur
 	var settles time.Duration
 	seen.Sidecars, settles = sidecarsReady(seen.Pods, l.o.Now())
 	next.Status = ControllerStatus(c, seen)
+	if seen.NodesGo {
+		settles = sooner(settles, nodesGoneWithin)
+	}
 	return sooner(lookAgain(cmp.Or(seen.Problem, seen.HostKeys)), settles), errors.Join(err, writeStatus(ctx, l, "Controller", l.tide.SlurmtideV1alpha1().Controllers(namespace), c, next, c.Status.Conditions, next.Status.Conditions))
 }
 
@@ -157,11 +160,36 @@ func (l *Loop) prepare(ctx context.Context, c, full *v1alpha1.Controller, accoun
 	if cluster.JWKS, err = l.jwks(ctx, c.Namespace, c.Spec.JWKSKeyRef); err != nil {
 		return nil, err
 	}
+	if live := find[corev1.ConfigMap](l.applier.known["ConfigMap"], c.Namespace, configName(c.Name)); live != nil {
+		cluster.Before = live.Data["slurm.conf"]
+	}
 	files, err := Config(cluster)
+	if err == nil && loses(files["slurm.conf"], cluster.Before) {
+		if cluster.Up, err = l.nodesWithPods(ctx, c); err != nil {
+			return nil, err
+		}
+		seen.NodesGo = len(cluster.Up) > 0
+		files, err = Config(cluster)
+	}
 	if err != nil {
 		return nil, &Problem{"InvalidConfig", err.Error()}
 	}
 	return files, nil
+}
+
+// nodesWithPods are the nodes of a Controller's cluster that have a pod which has not ended, with the names of their NodeSets.
+func (l *Loop) nodesWithPods(ctx context.Context, c *v1alpha1.Controller) (map[string]string, error) {
+	list, err := l.kube.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{v1alpha1.LabelCluster: ClusterName(c)}.String()})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of nodes: %w", err)
+	}
+	up := map[string]string{}
+	for _, pod := range list.Items {
+		if node := pod.Labels[v1alpha1.LabelNode]; node != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			up[node] = pod.Labels[v1alpha1.LabelNodeSet]
+		}
+	}
+	return up, nil
 }
 
 // nodeSetsOf are those of a Controller's cluster.

@@ -22,6 +22,11 @@ func sidecarsReady(pods []*corev1.Pod, now time.Time) (one metav1.Condition, aga
 	var run, starting, trouble []string
 	reason := ""
 	for _, pod := range pods {
+		if hostSilent(pod) {
+			reason = cmp.Or(reason, "HostSilent")
+			trouble = append(trouble, fmt.Sprintf("nobody knows what runs in pod %s: its host is silent", pod.Name))
+			continue
+		}
 		for _, s := range pod.Status.ContainerStatuses {
 			if s.Name == ContainerSlurmctld {
 				continue

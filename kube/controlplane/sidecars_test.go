@@ -46,6 +46,10 @@ func TestSidecarsReady(t *testing.T) {
 		"no image":     {[]*corev1.Pod{pod(t, inplace.Report{}, bridge(waits("ImagePullBackOff", "not found"), ended))}, "False ImagePullBackOff: container bridge of pod tide-controller-0 waits: not found", 0},
 		"the first to settle": {[]*corev1.Pod{pod(t, inplace.Report{}, bridge(since(10*time.Second), mute), others(since(20*time.Second), mute))},
 			"False Fails: container bridge of pod tide-controller-0 does not stay up; it ended last with exit code 137; container reconfigure of pod tide-controller-0 does not stay up; it ended last with exit code 137", 40 * time.Second},
+		"a silent host": {[]*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "tide-controller-0"}, Status: corev1.PodStatus{
+			Conditions:        []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse}},
+			ContainerStatuses: []corev1.ContainerStatus{bridge(since(time.Hour), never)},
+		}}}, "False HostSilent: nobody knows what runs in pod tide-controller-0: its host is silent", 0},
 		"a backup's": {[]*corev1.Pod{pod(t, inplace.Report{}, bridge(since(time.Hour), never)), {ObjectMeta: metav1.ObjectMeta{Name: "tide-controller-1"}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{bridge(mute, never)}}}},
 			"False Fails: container bridge of pod tide-controller-1 does not stay up; it ended last with exit code 137", 0},
 	} {

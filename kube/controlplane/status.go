@@ -40,6 +40,8 @@ type SeenController struct {
 	Hash    string // of the configuration that it asks for; "" with a Problem
 	// Pods are slurmctld's, the first one's and its backups', as far as there are any.
 	Pods []*corev1.Pod
+	// NodesGo says that nodes are in the configuration for no longer than they have pods.
+	NodesGo bool
 	// Sidecars is the condition of what runs beside slurmctld.
 	Sidecars metav1.Condition
 	// Lacks is why the slurmdbd of its Accounting does not answer; "" if it does, or if there is none.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -35,14 +36,28 @@ func (p *plane) createSet(name, nodes string, change ...func(*v1alpha1.NodeSet))
 	require.NoError(p.t, err)
 }
 
-// testSetGoes deletes a NodeSet while a job runs on it. Its pods go with it, so the job is lost; slurmctld and other jobs are not.
-func (p *plane) testSetGoes(*testing.T) {
+// withGrace lets jobs run on for a while when their pods are deleted.
+func withGrace(set *v1alpha1.NodeSet) {
+	set.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(40))
+}
+
+// testSetGoes deletes a NodeSet while jobs run on it, of which one ends within the grace period of its pods. The other one is lost with its pod; slurmctld and other
+// jobs are not.
+func (p *plane) testSetGoes(t *testing.T) {
 	before := p.restarts()
-	lost, other := p.sbatch("sleep 300", "-p", "more", "--nodelist=more-0", "--no-requeue"), p.sbatch("sleep 20", "-p", "cpu")
-	p.waitJob(lost, "RUNNING")
-	p.waitJob(other, "RUNNING")
+	lost, ends, other := p.sbatch("sleep 300", "-p", "more", "--nodelist=more-0", "--no-requeue"), p.sbatch("sleep 20", "-p", "more", "--nodelist=more-1"), p.sbatch("sleep 20", "-p", "cpu")
+	for _, id := range []string{lost, ends, other} {
+		p.waitJob(id, "RUNNING")
+	}
+	waits := p.sbatch("true", "-p", "more", "--nodelist=more-0", "--exclusive")
 	require.NoError(p.t, p.tide.SlurmtideV1alpha1().NodeSets(p.ns).Delete(p.ctx, "more", metav1.DeleteOptions{}))
-	p.eventually("its nodes to go", func() (bool, string) {
+	p.eventually("its partition to take no more jobs", func() (bool, string) {
+		out := p.slurm("sinfo", "-h", "-p", "more", "-o", "%P %a %N")
+		return out == "more inact more-[0-1]", out
+	})
+	p.waitJob(ends, "COMPLETED")
+	assert.Equal(t, "0", p.jobField(ends, "Restarts"))
+	p.within(2*time.Minute, time.Second, "its nodes to go", func() (bool, string) {
 		out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
 		return !strings.Contains(out, "more"), out
 	})
@@ -58,6 +73,7 @@ func (p *plane) testSetGoes(*testing.T) {
 	p.waitJob(other, "COMPLETED")
 	assert.Equal(p.t, "0", p.jobField(other, "Restarts"))
 	assert.Equal(p.t, before, p.restarts())
+	t.Logf("a job that waited for its nodes: %s, %s", p.jobField(waits, "JobState"), p.jobField(waits, "Reason"))
 }
 
 // moreClaim is the claim of node more-0, for which there is a volume.

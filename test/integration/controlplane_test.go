@@ -129,7 +129,7 @@ func testControlPlane(t *testing.T, version string) {
 		p.waitJob(p.sbatch("hostname", "--constraint=fast&gen4"), "COMPLETED")
 	})
 	p.try("another NodeSet", func(*testing.T) {
-		p.createSet("more", "more-[0-1]", withClaim, withShm, p.withScripts)
+		p.createSet("more", "more-[0-1]", withClaim, withShm, p.withScripts, withGrace)
 		p.eventually("its nodes", func() (bool, string) {
 			out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
 			return strings.Contains(out, "more 2 idle~"), out

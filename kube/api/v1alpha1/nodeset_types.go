@@ -7,8 +7,8 @@ import (
 
 // NodeSet is a set of Slurm nodes of one shape that are backed by pods. A node of the set
 // is powered down while it has no pod; when slurmctld powers it up, a pod of exactly that
-// name is made from the template. Deleting a NodeSet deletes its pods, and the jobs on them
-// with them: drain the nodes in Slurm first.
+// name is made from the template. Deleting a NodeSet deletes its pods; the jobs on them have the
+// pods' grace period.
 //
 // +genclient
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
