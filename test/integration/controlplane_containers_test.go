@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,7 +110,10 @@ srun -n1 -N1 sh -c '! test -e /tmp/mine && ! grep -q NAME=small /etc/os-release'
 
 	id = p.sbatch("cat /etc/os-release; exec sleep 1000", "-p", "oci", "--nodelist=oci-0", "-J", "batch", out, small)
 	p.waitJob(id, "RUNNING")
-	p.eventually("the script to run", func() (bool, string) { return said("batch.out") == "NAME=small", said("batch.out") })
+	p.eventually("the script to run", func() (bool, string) {
+		text, err := os.ReadFile(filepath.Join(bundles, "batch.out")) // not there at once
+		return string(text) == "NAME=small\n", fmt.Sprint(string(text), err)
+	})
 	assert.Equal(t, "0 64030 1", p.onNode("oci-0", "xargs </proc/$(pgrep -x sleep)/uid_map"), "root in there is the job's user")
 	assert.NotEmpty(t, p.onNode("oci-0", "ls /run/crun/"+id))
 	p.slurm("scancel", id)
