@@ -92,7 +92,8 @@ func ownFile(name string) bool {
 // know is left to it.
 func Config(c Cluster) (map[string]string, error) {
 	c.NodeSets = byName(c.NodeSets)
-	files := map[string]string{"cgroup.conf": cgroupConf, hostAliases: aliases(c)}
+	goes := c.outgoing()
+	files := map[string]string{"cgroup.conf": cgroupConf, hostAliases: aliases(c, goes)}
 	for name, text := range c.Files {
 		if ownFile(name) {
 			return nil, fmt.Errorf("spec.configFileRefs: one of the ConfigMaps has %s, which is made by Slurmtide: %s", name, ownFiles[name])
@@ -129,7 +130,7 @@ func Config(c Cluster) (map[string]string, error) {
 	if err := addAccounting(f, c.Accounting, c.Settings); err != nil {
 		return nil, err
 	}
-	if err := addNodeSets(f, c.NodeSets); err != nil {
+	if err := addNodeSets(f, c.NodeSets, goes); err != nil {
 		return nil, err
 	}
 	if err := addSSH(f, c.NodeSets, files); err != nil {
@@ -141,10 +142,7 @@ func Config(c Cluster) (map[string]string, error) {
 	if err := addExtra(f, c.Controller.Spec.ExtraConf, ClusterName(c.Controller), files, c.Accounting); err != nil {
 		return nil, err
 	}
-	if err := keepRoom(f, c.Before, c.Controller.Spec.ExtraConf); err != nil {
-		return nil, err
-	}
-	if err := addOutgoing(f, c.Before, c.Up); err != nil {
+	if err := goes.keepRoom(f, c.Controller.Spec.ExtraConf); err != nil {
 		return nil, err
 	}
 	files["slurm.conf"] = f.String()
@@ -183,9 +181,9 @@ const mostBytes = 900 << 10
 
 // aliases gives nodes that are off the address of slurmctld's own pods, where no slurmd answers. slurmctld looks the nodes of a job up that ends while
 // they boot; Debian's tries a name without an address five times, with pauses, and answers nobody meanwhile.
-func aliases(c Cluster) string {
+func aliases(c Cluster, goes outgoing) string {
 	var b strings.Builder
-	most := mostAliases
+	most := mostAliases - goes.names.Len()
 	for _, set := range c.NodeSets {
 		names, err := slurmconf.ParseHostlist(set.Spec.NodeNames)
 		if err != nil || set.Spec.Mode == v1alpha1.ModeDynamic {
@@ -198,6 +196,9 @@ func aliases(c Cluster) string {
 			fmt.Fprintln(&b, name, workload(c.Controller.Name))
 		}
 	}
+	for name := range goes.names.All() {
+		fmt.Fprintln(&b, name, workload(c.Controller.Name))
+	}
 	return b.String()
 }
 
@@ -207,17 +208,32 @@ func byName(sets []*v1alpha1.NodeSet) []*v1alpha1.NodeSet {
 }
 
 // addNodeSets writes the nodes of mode Cloud, and what partitions can be made of. slurmctld refuses a configuration that names a node twice: the names that a
-// NodeSet shares with an older one are left out, of which its own status tells, so that it holds up no change of the cluster.
-func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet) error {
-	if len(sets) == 0 {
-		return nil
-	}
+// NodeSet shares with an older one are left out, of which its own status tells, so that it holds up no change of the cluster. Behind them come the nodes that go, in
+// front of the user's lines: defaults for nodes there are for the user's.
+func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet, goes outgoing) error {
 	var partitions []string
-	dynamic, most := false, 0
+	dynamic, most := goes.dynamic, goes.names.Len()
 	gres := map[string]bool{}
-	lines := []string{"", "# --- NodeSets ---"}
+	addGres := func(list string) {
+		for name := range strings.SplitSeq(list, ",") {
+			if name, _, _ = strings.Cut(name, ":"); name != "" {
+				gres[name] = true
+			}
+		}
+	}
+	for _, s := range goes.nodes {
+		list, _ := s.Field("Gres")
+		addGres(list.Value)
+	}
+	var lines []string
+	if len(sets) > 0 {
+		lines = []string{"", "# --- NodeSets ---"}
+	}
 	own := pods.OwnNames(sets)
 	nodes := map[string]bool{} // slurmctld refuses a NodeSet that is called like one of them: read_config.c _validate_conf_nodeset_vs_nodenames
+	for name := range goes.names.All() {
+		nodes[name] = true
+	}
 	for _, set := range sets {
 		if set.Spec.Mode != v1alpha1.ModeDynamic {
 			for name := range own[set.Name].All() {
@@ -242,11 +258,7 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet) error {
 			continue
 		}
 		most += names.Len()
-		for name := range strings.SplitSeq(set.Spec.Shape.Gres, ",") {
-			if name, _, _ = strings.Cut(name, ":"); name != "" {
-				gres[name] = true
-			}
-		}
+		addGres(set.Spec.Shape.Gres)
 		if set.Spec.Mode == v1alpha1.ModeDynamic {
 			dynamic = true
 			if nodes[set.Name] {
@@ -277,7 +289,10 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet) error {
 		lines = append(lines, "# Nodes that register themselves need room in slurmctld's tables, and Slurmtide takes them down itself.",
 			fmt.Sprintf("MaxNodeCount=%d", most), "SuspendExcStates=DYNAMIC_NORM")
 	}
-	if err := f.Add(strings.Join(append(lines, partitions...), "\n")); err != nil {
+	if lines = slices.Concat(lines, partitions, goes.lines(partitions)); lines == nil {
+		return nil
+	}
+	if err := f.Add(strings.Join(lines, "\n")); err != nil {
 		return fmt.Errorf("writing the lines of NodeSets: %w", err)
 	}
 	if len(gres) > 0 {
@@ -350,18 +365,11 @@ func makeRoom(f, extra *slurmconf.File, cluster string, files map[string]string)
 	if err != nil {
 		return fmt.Errorf("reading our own %s: %w", maxNodeCount, err)
 	}
-	return f.Set(maxNodeCount, strconv.Itoa(most+nodesIn(extra, cluster, files)))
-}
-
-// nodesIn is how many nodes a file names with what it includes, which has been checked.
-func nodesIn(f *slurmconf.File, cluster string, files map[string]string) (count int) {
-	for _, s := range records(f, "NodeName") {
-		if names, err := slurmconf.ParseHostlist(s.Value); err == nil { // slurmctld says what is wrong with the others
-			count += names.Len()
+	eachLine(extra, cluster, files, func(s slurmconf.Setting) {
+		if strings.EqualFold(s.Key, "NodeName") && !strings.EqualFold(s.Value, "DEFAULT") {
+			names, _ := slurmconf.ParseHostlist(s.Value) // slurmctld says what is wrong with it
+			most += names.Len()
 		}
-	}
-	for _, s := range f.Includes() {
-		count += nodesIn(conf(files[included(s, cluster)]), cluster, files)
-	}
-	return count
+	})
+	return f.Set(maxNodeCount, strconv.Itoa(most))
 }

@@ -63,3 +63,19 @@ func checkIncludes(f *slurmconf.File, cluster string, files map[string]string, c
 func included(s slurmconf.Setting, cluster string) string {
 	return strings.ReplaceAll(s.Value, "%c", strings.ToLower(cluster))
 }
+
+// eachLine visits the lines of a file and of what it includes, each file once, as far as they can be read.
+func eachLine(f *slurmconf.File, cluster string, files map[string]string, visit func(slurmconf.Setting)) {
+	seen := map[string]bool{}
+	for all := []*slurmconf.File{f}; len(all) > 0; all = all[1:] {
+		for _, s := range all[0].Settings() {
+			visit(s)
+		}
+		for _, s := range all[0].Includes() {
+			if name := included(s, cluster); !seen[name] {
+				seen[name] = true
+				all = append(all, conf(files[name]))
+			}
+		}
+	}
+}

@@ -168,8 +168,8 @@ func (l *Loop) prepare(ctx context.Context, c, full *v1alpha1.Controller, accoun
 		if cluster.Up, err = l.nodesWithPods(ctx, c); err != nil {
 			return nil, err
 		}
-		seen.NodesGo = len(cluster.Up) > 0
 		files, err = Config(cluster)
+		seen.NodesGo = strings.Contains(files["slurm.conf"], outgoingMark)
 	}
 	if err != nil {
 		return nil, &Problem{"InvalidConfig", err.Error()}
@@ -179,7 +179,9 @@ func (l *Loop) prepare(ctx context.Context, c, full *v1alpha1.Controller, accoun
 
 // nodesWithPods are the nodes of a Controller's cluster that have a pod which has not ended, with the names of their NodeSets.
 func (l *Loop) nodesWithPods(ctx context.Context, c *v1alpha1.Controller) (map[string]string, error) {
-	list, err := l.kube.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{v1alpha1.LabelCluster: ClusterName(c)}.String()})
+	list, err := l.kube.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{v1alpha1.LabelCluster: ClusterName(c)}.String(), ResourceVersion: "0", // from memory
+	})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of nodes: %w", err)
 	}

@@ -34,7 +34,7 @@ func Lines(sets []*v1alpha1.NodeSet) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading our own slurm.conf: %w", err)
 	}
-	if err := addNodeSets(f, byName(sets)); err != nil {
+	if err := addNodeSets(f, byName(sets), outgoing{}); err != nil {
 		return "", err
 	}
 	return f.String(), nil

@@ -33,6 +33,8 @@ func sidecarsReady(pods []*corev1.Pod, now time.Time) (one metav1.Condition, aga
 			}
 			why, said, until := sidecarTrouble(&s, now)
 			switch {
+			case pod.DeletionTimestamp != nil:
+				starting = append(starting, fmt.Sprintf("%s of pod %s, which ends", s.Name, pod.Name))
 			case why != "":
 				reason = cmp.Or(reason, why)
 				trouble = append(trouble, fmt.Sprintf("container %s of pod %s %s", s.Name, pod.Name, said))

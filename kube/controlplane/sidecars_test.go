@@ -46,6 +46,8 @@ func TestSidecarsReady(t *testing.T) {
 		"no image":     {[]*corev1.Pod{pod(t, inplace.Report{}, bridge(waits("ImagePullBackOff", "not found"), ended))}, "False ImagePullBackOff: container bridge of pod tide-controller-0 waits: not found", 0},
 		"the first to settle": {[]*corev1.Pod{pod(t, inplace.Report{}, bridge(since(10*time.Second), mute), others(since(20*time.Second), mute))},
 			"False Fails: container bridge of pod tide-controller-0 does not stay up; it ended last with exit code 137; container reconfigure of pod tide-controller-0 does not stay up; it ended last with exit code 137", 40 * time.Second},
+		"a pod that ends": {[]*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "tide-controller-0", DeletionTimestamp: &metav1.Time{Time: now}}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{bridge(ended, never)}}}},
+			"False Starting: not started yet: bridge of pod tide-controller-0, which ends", 0},
 		"a silent host": {[]*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "tide-controller-0"}, Status: corev1.PodStatus{
 			Conditions:        []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse}},
 			ContainerStatuses: []corev1.ContainerStatus{bridge(since(time.Hour), never)},
