@@ -53,7 +53,7 @@ func (p *plane) testSetGoes(t *testing.T) {
 	require.NoError(p.t, p.tide.SlurmtideV1alpha1().NodeSets(p.ns).Delete(p.ctx, "more", metav1.DeleteOptions{}))
 	p.eventually("its partition to take no more jobs", func() (bool, string) {
 		out := p.slurm("sinfo", "-h", "-p", "more", "-o", "%P %a %N")
-		return out == "more inact more-0", out
+		return out == "more inactive more-0", out
 	})
 	p.waitJob(ends, "COMPLETED")
 	assert.Equal(t, "0", p.jobField(ends, "Restarts"))

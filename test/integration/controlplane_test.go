@@ -466,6 +466,10 @@ func (p *plane) resourceVersions(t *testing.T, kinds ...string) map[string]strin
 // testRest sees that more than one round of looking at everything changes no object.
 func (p *plane) testRest(t *testing.T) {
 	p.waitZero("cpu-[0-2]")
+	p.within(2*time.Minute, time.Second, "what runs beside slurmctld to have been up for a minute", func() (bool, string) {
+		one := meta.FindStatusCondition(p.controller().Status.Conditions, v1alpha1.ConditionSidecarsReady)
+		return one != nil && one.Reason == "Run", fmt.Sprint(one)
+	})
 	daemon := runKubectl(t, "-n", "slurmtide-system", "get", "pods", "-o", "jsonpath={.items[0].metadata.name}")
 	seen := func() map[string]string {
 		all := p.resourceVersions(t, "configmaps", "services", "serviceaccounts", "rolebindings", "secrets", "statefulsets", "deployments", "controllers", "restapis", "tokens")

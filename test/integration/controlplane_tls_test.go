@@ -56,6 +56,10 @@ func (p *plane) testTLS(t *testing.T) {
 			DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: mine, MinVersion: tls.VersionTLS12},
 		}}
 		response, err := client.Get("https://" + address + path)
+		for try := 0; err != nil && try < 10; try++ { // a forwarded port ends with a connection that the pod refuses, and is made anew
+			time.Sleep(300 * time.Millisecond)
+			response, err = client.Get("https://" + address + path)
+		}
 		if err != nil {
 			return 0, "", err
 		}
