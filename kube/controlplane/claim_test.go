@@ -138,6 +138,8 @@ func TestUnbound(t *testing.T) {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: class}, Status: corev1.PersistentVolumeClaimStatus{Phase: phase}}
 	}
 	waits := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "pod has unbound immediate PersistentVolumeClaims"}}}}
+	full := waits.DeepCopy()
+	full.Status.Conditions[0].Message = "0/1 nodes are available: 1 Insufficient cpu."
 	const own = "statesave-tide-controller-0"
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.Controller)
@@ -146,6 +148,7 @@ func TestUnbound(t *testing.T) {
 		want   []string // none: nothing is said
 	}{
 		"runs":              {claims: []runtime.Object{claim(own, nil, corev1.ClaimPending)}, pods: []*corev1.Pod{{}}},
+		"no room":           {claims: []runtime.Object{claim(own, nil, corev1.ClaimPending)}, pods: []*corev1.Pod{full}},
 		"bound":             {claims: []runtime.Object{claim(own, nil, corev1.ClaimBound)}, pods: []*corev1.Pod{waits}},
 		"being made":        {pods: []*corev1.Pod{waits}},
 		"no volume":         {change: func(c *v1alpha1.Controller) { c.Spec.Persistence.Enabled = new(false) }, claims: []runtime.Object{claim(own, nil, corev1.ClaimPending)}, pods: []*corev1.Pod{waits}},
