@@ -10,11 +10,13 @@ import corev1 "k8s.io/api/core/v1"
 // and that slurmd, which is its parent as the container's first process, has not taken notice of: that has no arguments left.
 // After the last job it waits for two more looks: slurmd then tells slurmctld of its end, and the next step may begin.
 //
-// What hangs when Slurm is done with the node must not keep the pod: every ten seconds Slurm is asked whether the node, $0, powers down. Nothing
-// else could end the hook early: of a second delete with less grace the kubelet takes no notice while it runs (kubelet.go SyncTerminatingPod).
+// When no job shows, Slurm is asked whether it counts one on the node, $0: slurmctld may just have launched it, its PrologSlurmctld may still run,
+// or it is an allocation without steps. What hangs when Slurm is done with the node must not keep the pod: every ten seconds Slurm is asked whether
+// the node powers down. Nothing else could end the hook early: of a second delete with less grace the kubelet takes no notice while it runs
+// (kubelet.go SyncTerminatingPod).
 //
 // It needs a shell and sleep of the image; without scontrol it does not ask. read drops the zeros that stand between arguments.
-const lastJobs = `n=0 t=0
+const lastJobs = `n=0 t=1
 while
   for p in /proc/[0-9]*; do
     read -r name <$p/comm && [ "$name" = slurmstepd ] || continue
@@ -23,12 +25,16 @@ while
     case $args in '' | *slurmstepdinfinity) ;; *) n=3 ;; esac
   done
   n=$((n - 1))
+  if [ $n -le 0 ] || [ $((t % 10)) -eq 0 ]; then
+    case $(scontrol --oneliner show node "$0") in
+    *POWERING_DOWN* | *POWERED_DOWN* | *POWERING_UP*) n=0 ;;
+    *' State=ALLOCATED'* | *' State=MIXED'*) [ $n -gt 0 ] || n=3 ;;
+    esac
+  fi
   [ $n -gt 0 ]
 do
   sleep 1 || exit
   t=$((t + 1))
-  [ $((t % 10)) -eq 0 ] || continue
-  case $(scontrol --oneliner show node "$0") in *POWERING_DOWN* | *POWERED_DOWN* | *POWERING_UP*) exit 0 ;; esac
 done 2>/dev/null`
 
 // letJobsEnd gives slurmd the hook, unless the template has one.

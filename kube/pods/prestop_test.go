@@ -42,6 +42,16 @@ func shells(t *testing.T) map[string][]string {
 	return found
 }
 
+// scontrol is a program in dir that tells the state of node cpu-1.
+func scontrol(t *testing.T, dir string) (says func(state string)) {
+	return func(state string) {
+		t.Helper()
+		program := "#!/bin/sh\n[ \"$*\" = '--oneliner show node cpu-1' ] && echo NodeName=cpu-1 State=" + state + "+CLOUD\n"
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "new"), []byte(program), 0o700))
+		require.NoError(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "scontrol")))
+	}
+}
+
 func TestLastJobs(t *testing.T) {
 	others := map[string][2]string{
 		"1": {"slurmd", "slurmd\x00-D\x00"}, "20": {"slurmstepd", "/usr/sbin/slurmstepd\x00infinity\x00"}, "21": {"slurmstepd", ""},
@@ -80,11 +90,7 @@ func TestLastJobs(t *testing.T) {
 			t.Run(shell+", "+state, func(t *testing.T) {
 				t.Parallel()
 				dir := proc(t, map[string][2]string{"40": {"slurmstepd", "slurmstepd: [7.batch]\x00"}})
-				says := func(state string) {
-					program := "#!/bin/sh\n[ \"$*\" = '--oneliner show node cpu-1' ] && echo NodeName=cpu-1 State=" + state + "+CLOUD\n"
-					require.NoError(t, os.WriteFile(filepath.Join(dir, "new"), []byte(program), 0o700))
-					require.NoError(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "scontrol")))
-				}
+				says := scontrol(t, dir)
 				says("IDLE+DRAIN+POWER_DOWN")
 				ended := run(t, dir, "PATH="+dir+":"+os.Getenv("PATH"))
 				require.Never(t, ended, time.Second, 10*time.Millisecond, "Slurm uses the node")
@@ -92,6 +98,25 @@ func TestLastJobs(t *testing.T) {
 				require.Eventually(t, ended, 10*time.Second, 10*time.Millisecond)
 			})
 		}
+		for _, state := range []string{"ALLOCATED", "MIXED"} {
+			t.Run(shell+", no job shows, "+state, func(t *testing.T) {
+				t.Parallel()
+				dir := proc(t, others)
+				says := scontrol(t, dir)
+				says(state + "+DRAIN")
+				ended := run(t, dir, "PATH="+dir+":"+os.Getenv("PATH"))
+				require.Never(t, ended, 2*time.Second, 10*time.Millisecond, "Slurm has a job on the node")
+				says("IDLE+COMPLETING+DRAIN")
+				require.Eventually(t, ended, 10*time.Second, 10*time.Millisecond)
+			})
+		}
+		t.Run(shell+", no job shows, IDLE", func(t *testing.T) {
+			t.Parallel()
+			dir := proc(t, others)
+			scontrol(t, dir)("IDLE+DRAIN")
+			ended := run(t, dir, "PATH="+dir) // without sleep it fails if it waits
+			require.Eventually(t, ended, 10*time.Second, time.Millisecond)
+		})
 		for name, cmdline := range map[string]string{
 			"batch script":  "slurmstepd: [7.batch]\x00\x00\x00\x00",
 			"step, extern":  "slurmstepd: [7.extern]\x00\x00",

@@ -27,6 +27,20 @@ func TestDeletedPods(t *testing.T) {
 		c := deploy(t, "deleted", version, stack.Options{Gate: true, SuspendTime: 600},
 			nodeSet{name: "cpu", nodes: "cpu-[0-1]", grace: byDefault}, nodeSet{name: "short", nodes: "short-0", grace: grace})
 
+		t.Run("job without a step", func(t *testing.T) {
+			c.t = t
+			c.slurm("salloc", "--no-shell", "--job-name=alone", "--nodelist=cpu-0")
+			id := strings.TrimSpace(c.slurm("squeue", "--noheader", "--name=alone", "--format=%A"))
+			c.waitJob(id, "RUNNING")
+			uid := c.slurmdPods()["cpu-0"].UID
+			c.deletePod("cpu-0")
+			c.waitNodes("cpu-0", powersave.NodeDrain, 0)
+			time.Sleep(5 * time.Second) // two questions of the hook
+			assert.Equal(t, "RUNNING", c.jobField(id, "JobState"))
+			assert.Equal(t, uid, c.slurmdPods()["cpu-0"].UID)
+			c.slurm("scancel", id)
+			c.waitZero("cpu-0")
+		})
 		t.Run("job ends in time", func(t *testing.T) {
 			c.t = t
 			id := c.sbatch("sleep 30", "--nodelist=cpu-0", "--requeue")
