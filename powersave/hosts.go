@@ -133,7 +133,7 @@ func (e *Engine) tend(n *node) {
 	if !e.leading {
 		return
 	}
-	if n.set == "" || n.read == 0 || n.missing || n.boot != nil || n.off != nil {
+	if !n.tended() || n.read == 0 || n.missing || n.boot != nil || n.off != nil {
 		c.lostAt, c.downAt = time.Time{}, time.Time{}
 		if n.boot != nil {
 			c.served, c.unwanted = false, false
@@ -153,7 +153,7 @@ func (e *Engine) tend(n *node) {
 	if why != c.why {
 		c.why, c.whyRead = why, e.reads.count
 	}
-	lost, heals := e.lost(n, why != "" && !alive), e.heal(n, why == "" || leave)
+	lost, heals := e.lost(n, why != "" && !alive), e.heal(n, n.set != "" && (why == "" || leave))
 	u := NodeUpdate{}
 	switch {
 	case c.update != nil || n.closing, n.warm.ask == StateRenew: // which would take a drain back
@@ -229,6 +229,11 @@ func (n *node) putBack() StateChange {
 
 // alive says that the node has a pod that has not ended.
 func (n *node) alive() bool { return n.pod != nil && n.pod.Phase != PodFailed }
+
+// tended says that the node is a NodeSet's, or was until its pod was deleted: there may still be jobs on it, and Slurm may give it more.
+func (n *node) tended() bool {
+	return n.set != "" || n.pod != nil && n.pod.Phase == PodTerminating || n.care.served && strings.HasPrefix(n.slurm.Reason, HostPrefix+leaving)
+}
 
 // drainedHere says that nobody but us keeps the node out of use.
 func (n *node) drainedHere() bool {
