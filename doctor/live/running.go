@@ -34,7 +34,7 @@ const otherNetworks = "k8s.v1.cni.cncf.io/network-status"
 const off = powersave.NodePowerUp | powersave.NodePowerDown | powersave.NodePoweringUp | powersave.NodePoweringDown | powersave.NodePoweredDown | powersave.NodeDown |
 	powersave.NodeNotResponding | powersave.NodeUnknown
 
-// readSlurmrestd negotiates a version, which is also a request that slurmctld answers, and reads its clock and nodes.
+// readSlurmrestd negotiates a version, and reads slurmctld's clock and nodes, for which the token has to be good: any will do for a version.
 func readSlurmrestd(ctx context.Context, c Config, f *doctor.Facts) {
 	over := c.waits("slurmrestd at " + c.Slurmrestd.Server)
 	defer over()
@@ -56,7 +56,7 @@ func readSlurmrestd(ctx context.Context, c Config, f *doctor.Facts) {
 	}
 	nodes, err := client.Nodes(ctx)
 	if err != nil {
-		f.Unread = append(f.Unread, "nodes of slurmctld: "+err.Error())
+		f.Access.SlurmrestdError = err.Error()
 		return
 	}
 	if len(nodes) == 0 {

@@ -1,4 +1,4 @@
-//go:build integration && (keda || scale || controlplane)
+//go:build integration
 
 package integration
 
