@@ -87,6 +87,9 @@ func readInput(c *urfave.Context, needed bool) (*render.Input, error) {
 			return nil, err
 		}
 	}
+	if c.NArg() > 0 && in.Empty() {
+		return nil, fmt.Errorf("nothing of Slurmtide's stands in %s: name files with NodeSets or a Controller", strings.Join(c.Args().Slice(), ", "))
+	}
 	return in, in.Select(c.String("cluster"))
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/powersave/history"
 	"github.com/slurmtide/slurmtide/powersave/spool"
+	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 const explainStatus = "\n\nExit status: 0 it is said; 1 nobody knows of it, or may be asked; 2 wrong usage."
@@ -40,7 +42,10 @@ func explainCommand() *urfave.Command {
 					return err
 				}
 				if c.NArg() != 1 || c.Args().First() == "" {
-					return cli.UsageError("explain %s wants one name, got %d arguments", name, c.NArg())
+					return cli.UsageError("explain %s wants one name, got %d arguments; see `%s --help`", name, c.NArg(), c.Command.HelpName)
+				}
+				if names, err := slurmconf.ParseHostlist(c.Args().First()); name == "node" && err == nil && names.Len() > 1 {
+					return cli.UsageError("%s are %d nodes: name one", c.Args().First(), names.Len())
 				}
 				return explanation{subject: subject(c.Args().First())}.of(c)
 			},
@@ -61,9 +66,12 @@ func explainCommand() *urfave.Command {
 						return err
 					}
 					if c.NArg() != 1 {
-						return cli.UsageError("explain job wants the number of one job, got %d arguments", c.NArg())
+						return cli.UsageError("explain job wants the number of one job, got %d arguments; see `%s --help`", c.NArg(), c.Command.HelpName)
 					}
 					id, err := strconv.ParseUint(c.Args().First(), 10, 32)
+					if partOfJob.MatchString(c.Args().First()) {
+						return cli.UsageError("%s is a part of a job: give its own number, the JobId of `scontrol show job %s`", c.Args().First(), c.Args().First())
+					}
 					if err != nil || id == 0 {
 						return cli.UsageError("%q is not the number of a job", c.Args().First())
 					}
@@ -83,6 +91,9 @@ func explainCommand() *urfave.Command {
 		},
 	}
 }
+
+// partOfJob is how Slurm's commands name a task of an array, or a component of a heterogeneous job.
+var partOfJob = regexp.MustCompile(`^[0-9]+[_+][0-9]+$`)
 
 // flagsFirst says it where a flag stands behind what is asked for: it is an argument then.
 func flagsFirst(c *urfave.Context, what string) error {
@@ -138,6 +149,8 @@ func (e explanation) write(ctx context.Context, dir, output string, timeout time
 			out.Demand = text
 		case out.Story == nil && errors.Is(err, errUnknown):
 			return scalerErr
+		case out.Story == nil && !e.insist:
+			return fmt.Errorf("%w; nor does a scaler tell: %w", err, scalerErr)
 		case out.Story == nil:
 			return fmt.Errorf("%w; and the bridge says nothing of it: %w", scalerErr, err)
 		case e.insist:

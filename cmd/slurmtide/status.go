@@ -46,18 +46,20 @@ func statusCommand() *urfave.Command {
 			if err := cli.NoArguments(c, ""); err != nil {
 				return err
 			}
-			return status(c.Context, c.String("spool"), c.String("output"), c.Duration("timeout"), c.App.Writer)
+			return status(c.Context, c.String("spool"), c.String("output"), c.Duration("timeout"), c.App.Writer, cli.Waits(c.App.ErrWriter))
 		},
 	}
 }
 
-func status(ctx context.Context, dir, format string, timeout time.Duration, w io.Writer) error {
+func status(ctx context.Context, dir, format string, timeout time.Duration, w io.Writer, waits func(string) func()) error {
 	if timeout <= 0 {
 		return cli.UsageError("--timeout is %v: give a time to wait, such as 5s", timeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	over := waits("the bridge on spool " + dir)
 	raw, err := spool.AskStatus(ctx, dir)
+	over()
 	if err != nil {
 		return urfave.Exit(noBridge(dir, timeout, err), exitNoBridge)
 	}
@@ -88,11 +90,15 @@ func status(ctx context.Context, dir, format string, timeout time.Duration, w io
 // noBridge says why the bridge did not answer, and what to do.
 func noBridge(dir string, timeout time.Duration, err error) string {
 	var late net.Error
-	switch _, statErr := os.Stat(dir); {
+	switch info, statErr := os.Stat(dir); {
+	case statErr == nil && !info.IsDir():
+		return fmt.Sprintf("spool %s is no directory: name the one that slurmctld's programs use (Spool= in slurmtide.conf) with --spool", dir)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Sprintf("this user may not ask the bridge of spool %s: run this as SlurmUser or root", dir)
 	case errors.Is(statErr, fs.ErrNotExist):
 		return fmt.Sprintf("there is no spool directory %s: name the one that slurmctld's programs use (Spool= in slurmtide.conf) with --spool", dir)
+	case errors.Is(err, fs.ErrNotExist) && !spool.Used(dir):
+		return fmt.Sprintf("no bridge runs on %s, and it is no spool: name the one that slurmctld's programs use (Spool= in slurmtide.conf) with --spool, or start the bridge", dir)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("no bridge runs on spool %s: start it; requests wait in the spool until then", dir)
 	case errors.Is(err, syscall.ECONNREFUSED):

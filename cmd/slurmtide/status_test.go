@@ -22,7 +22,7 @@ func TestNoBridge(t *testing.T) {
 		want string
 	}{
 		"no right":     {syscall.EACCES, "run this as SlurmUser or root"},
-		"never began":  {syscall.ENOENT, "no bridge runs on spool"},
+		"never began":  {syscall.ENOENT, "and it is no spool: name the one"},
 		"was killed":   {syscall.ECONNREFUSED, "was killed: start it again"},
 		"hangs":        {context.DeadlineExceeded, "did not answer within 5s"},
 		"hangs in I/O": {os.ErrDeadlineExceeded, "did not answer within 5s"},

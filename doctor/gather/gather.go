@@ -40,11 +40,18 @@ const (
 func Files(slurmConf string, v slurmconf.Version, look Host) (doctor.Facts, error) {
 	f := doctor.Facts{Version: v, Directory: filepath.Dir(slurmConf)}
 	file, err := os.Open(slurmConf)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return f, fmt.Errorf("reading slurm.conf: %w; run this as SlurmUser or root", err)
+	case err != nil:
 		return f, fmt.Errorf("reading slurm.conf: %w; name it with --slurm-conf", err)
 	}
-	if err := file.Close(); err != nil {
+	info, err := file.Stat()
+	if err := errors.Join(err, file.Close()); err != nil {
 		return f, fmt.Errorf("reading slurm.conf: %w", err)
+	}
+	if info.IsDir() {
+		return f, fmt.Errorf("reading slurm.conf: %s is a directory; name a file with --slurm-conf", slurmConf)
 	}
 	f.SetSlurmConf(slurmconf.ReadConfig(slurmConf, nil))
 	f.AddFiles(os.ReadFile, filepath.Join(f.Directory, "gres.conf"), filepath.Join(f.Directory, "cgroup.conf"))

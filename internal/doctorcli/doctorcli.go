@@ -53,11 +53,16 @@ func Run(c *urfave.Context, more func(*doctor.Facts) error) error {
 		settings, _ := spool.LoadSettings(os.Getenv)
 		name = settings.SlurmConf
 	}
+	waits := cli.Waits(c.App.ErrWriter)
+	over := waits("scontrol, which says its version")
 	version, how, err := slurmVersion(c, name)
+	over()
 	if err != nil {
 		return err
 	}
+	over = waits("the name service, which looks up nodes")
 	facts, err := gather.Files(name, version, look)
+	over()
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,11 @@ type Input struct {
 	all []*v1alpha1.Controller // also those of other clusters
 }
 
+// Empty says that there is no object of ours.
+func (in *Input) Empty() bool {
+	return len(in.NodeSets)+len(in.Controllers)+len(in.Accountings)+len(in.RestApis)+len(in.LoginSets)+len(in.Tokens) == 0
+}
+
 // Read adds the objects of a file in YAML or JSON, those of Lists too. An object without a namespace gets the one given.
 func (in *Input) Read(name string, r io.Reader, namespace string) error {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(r))

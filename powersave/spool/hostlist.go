@@ -27,7 +27,7 @@ func checkHostlist(s string) error {
 			named = true
 		case c == ',', c == '-', c == '_', c == '.', c == ':', c == '+', c == '@', c == '%':
 			if i == 0 && c != '_' {
-				return fmt.Errorf("%w: it begins with %q: %q", errHostlist, c, shorten(s))
+				return fmt.Errorf("%w: it begins with %q: %q; slurmctld passes the nodes, like cpu-[0-3]", errHostlist, c, shorten(s))
 			}
 		case c == '[' && depth == 0:
 			depth = 1

@@ -55,6 +55,12 @@ func (l layout) prepare() error {
 	return checkDir(l.requests(), os.Geteuid())
 }
 
+// Used says that dir has been a spool directory before.
+func Used(dir string) bool {
+	_, err := os.Stat(layout{dir}.versionFile())
+	return err == nil
+}
+
 // makeDir creates dir and its parents and makes the new name durable.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
