@@ -72,7 +72,7 @@ func (l *Loop) jwks(ctx context.Context, namespace string, ref *v1alpha1.FileRef
 func JWKSIn(m *corev1.ConfigMap, ref v1alpha1.FileRef) (string, error) {
 	text := m.Data[ref.Key]
 	if text == "" {
-		return "", &Problem{"ConfigFileMissing", fmt.Sprintf("%s: ConfigMap %s has no %s, or an empty one", jwksField, ref.Name, ref.Key)}
+		return "", &Problem{"ConfigFileMissing", fmt.Sprintf("%s: ConfigMap %s has no %s, or an empty one: put the JSON Web Key Set there", jwksField, ref.Name, ref.Key)}
 	}
 	if err := checkJWKS(text); err != nil {
 		return "", &Problem{"InvalidConfig", err.Error()}

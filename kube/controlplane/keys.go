@@ -116,7 +116,7 @@ func (l *Loop) ownKey(ctx context.Context, k wantedKey) (found bool, err error) 
 		return false, &Problem{"KeyTaken", fmt.Sprintf("Secret %s belongs to another object, %s %s with UID %s: if that was this one's forerunner, it will be deleted within a moment, and a new key made; "+
 			"to keep its key, remove metadata.ownerReferences from it", k.ref.Name, owner.Kind, owner.Name, owner.UID)}
 	case len(s.Data[k.ref.Key]) == 0:
-		return false, &Problem{"KeyMissing", fmt.Sprintf("Secret %s exists, but has no %s: delete it, or name your own key in %s", k.ref.Name, k.ref.Key, k.field)}
+		return false, &Problem{"KeyMissing", fmt.Sprintf("Secret %s exists, but has no %s: put the key there, or delete the Secret: then one is made", k.ref.Name, k.ref.Key)}
 	}
 	return owner == nil, l.useKey(ctx, s, k.user)
 }
@@ -269,7 +269,7 @@ func (l *Loop) sameKeys(ctx context.Context, c *v1alpha1.Controller, a *v1alpha1
 			return err
 		case bytes.Equal(mine, its):
 		case k.named:
-			return &Problem{"KeyDiffers", fmt.Sprintf("spec.%s: it is another key than that of Accounting %s (%s of Secret %s): name the same one in both", k.field, a.Name, k.its.Key, k.its.Name)}
+			return &Problem{"KeyDiffers", fmt.Sprintf("spec.%s: it is another key than that of Accounting %s (%s of Secret %s): both need the same: make anew the one of the two that may go (it cannot be changed), or put the same key into both Secrets", k.field, a.Name, k.its.Key, k.its.Name)}
 		default:
 			return &Problem{"KeyDiffers", fmt.Sprintf("spec.accountingRef: Accounting %s has another key than the one that was made for this Controller, and that its nodes have "+
 				"(%s of Secret %s): name that one in spec.%s of a new Accounting", a.Name, k.ref.Key, k.ref.Name, k.field)}

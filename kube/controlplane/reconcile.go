@@ -128,7 +128,7 @@ func (l *Loop) prepare(ctx context.Context, c, full *v1alpha1.Controller, accoun
 	}
 	for _, other := range all {
 		if other.Name != c.Name && ClusterName(other) == ClusterName(c) && older(other, c) {
-			return nil, &Problem{"ClusterNameTaken", fmt.Sprintf("Controller %s of this namespace has the cluster name %s already: give this one another spec.clusterName", other.Name, ClusterName(c))}
+			return nil, &Problem{"ClusterNameTaken", fmt.Sprintf("Controller %s of this namespace has the cluster name %s already: delete this one, and make it anew with another spec.clusterName", other.Name, ClusterName(c))}
 		}
 	}
 	kept := l.keptKeys(ctx, full)
@@ -250,7 +250,7 @@ func (l *Loop) secretKey(ctx context.Context, namespace, field string, ref v1alp
 		return nil, fmt.Errorf("reading Secret %s: %w", ref.Name, err)
 	}
 	if len(s.Data[ref.Key]) == 0 {
-		return nil, &Problem{"KeyMissing", fmt.Sprintf("%s: Secret %s has no %s, or an empty one", field, ref.Name, ref.Key)}
+		return nil, &Problem{"KeyMissing", fmt.Sprintf("%s: Secret %s has no %s, or an empty one: put the key there", field, ref.Name, ref.Key)}
 	}
 	return s.Data[ref.Key], nil
 }

@@ -117,7 +117,7 @@ func (l *Loop) freshToken(ctx context.Context, t *v1alpha1.Token) (issued, expir
 	}
 	if there {
 		if owner := metav1.GetControllerOf(secret); owner == nil || owner.UID != t.UID {
-			return issued, expires, &Problem{"NameTaken", fmt.Sprintf("Secret %s exists already, and was not made for this Token: delete it, or name another one in spec.secretRef", ref.Name)}
+			return issued, expires, &Problem{"NameTaken", fmt.Sprintf("Secret %s exists already, and was not made for this Token: delete it, or make this Token anew with another one in spec.secretRef", ref.Name)}
 		}
 		var ok bool
 		issued, expires, ok = minted(secret.Data[ref.Key], key, t.Spec.Username)

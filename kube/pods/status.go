@@ -76,12 +76,23 @@ func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCount
 		if err != nil {
 			return classify(err, doing, "patch nodesets.slurmtide.io/status", c.namespace)
 		}
+		c.warnOfConditions(ns, status)
 		ns = answer
 	}
 	c.mu.Lock()
 	c.written[counts.Name], c.left[counts.Name] = key, ns
 	c.mu.Unlock()
 	return nil
+}
+
+// warnOfConditions records an Event for what people have to change, when it is found and when it becomes something else.
+func (c *Client) warnOfConditions(ns *v1alpha1.NodeSet, status *v1alpha1.NodeSetStatus) {
+	for condition, reason := range map[string]string{v1alpha1.ConditionAccepted: "NotAccepted", v1alpha1.ConditionNodesInSlurm: "NodesNotInSlurm"} {
+		was, is := meta.FindStatusCondition(ns.Status.Conditions, condition), meta.FindStatusCondition(status.Conditions, condition)
+		if is.Status == metav1.ConditionFalse && (was == nil || was.Status != is.Status || was.Message != is.Message) {
+			c.NodeSetEvent(ns.Name, corev1.EventTypeWarning, reason, "Check", is.Message)
+		}
+	}
 }
 
 // newest is the NodeSet as the watch has it, with the status as we left it if the watch does not know that yet: compared with an older

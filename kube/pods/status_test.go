@@ -115,6 +115,31 @@ func TestStatusOfAnOlderSpec(t *testing.T) {
 	assert.Zero(t, stored(t, tide).Status.PoweredUp)
 }
 
+// What people have to change is told by an Event, too: once, and again when it is something else.
+func TestEventsOfConditions(t *testing.T) {
+	c, _, tide := testClient(t)
+	recorder := &eventsTaken{}
+	c.recorder = recorder
+	for _, step := range []struct {
+		counts powersave.NodeSetCounts
+		want   []string
+	}{
+		{powersave.NodeSetCounts{Nodes: 2}, nil},
+		{powersave.NodeSetCounts{Nodes: 2, Problem: "it has names of NodeSet old"}, []string{"NotAccepted"}},
+		{powersave.NodeSetCounts{Nodes: 2, PoweredUp: 1, Problem: "it has names of NodeSet old"}, nil},
+		{powersave.NodeSetCounts{Nodes: 2, Problem: "it has names of NodeSet older"}, []string{"NotAccepted"}},
+		{powersave.NodeSetCounts{Nodes: 2, Unknown: 1}, []string{"NodesNotInSlurm"}},
+		{powersave.NodeSetCounts{Nodes: 2, Unknown: 1, Unread: 1}, nil},
+		{powersave.NodeSetCounts{Nodes: 2}, nil},
+	} {
+		recorder.reasons = nil
+		step.counts.Name = "cpu"
+		require.NoError(t, c.UpdateStatus(t.Context(), step.counts))
+		require.NoError(t, c.nodeSets.Update(stored(t, tide)))
+		assert.Equal(t, step.want, recorder.reasons, "%+v", step.counts)
+	}
+}
+
 // What is left out of a status is not there any more, at any depth.
 func TestStatusWithLess(t *testing.T) {
 	c, _, tide := testClient(t)
