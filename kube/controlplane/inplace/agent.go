@@ -79,7 +79,8 @@ type Agent struct {
 	spread    spread          // of what is in force
 	up        map[string]bool // see spread
 	seen      string          // hash of what Kept had when a backup looked last
-	rereadAt  time.Time       // when a slurmctld that stood by was told to read its files
+	leaving   leaving
+	rereadAt  time.Time // when a slurmctld that stood by was told to read its files
 }
 
 // Init fills the directory that slurmctld reads, before its start: with what is wanted, or, if that is refused, with what was last in force.
@@ -206,6 +207,9 @@ func (a *Agent) look(ctx context.Context) error {
 	if _, err := a.Slurm.BootTime(ctx); err != nil { // it may have ended; see confirm
 		a.report.InForce, a.since = "", a.Now()
 		return nil //nolint:nilerr // it says so by not being in force
+	}
+	if wait, err := a.keepsJobs(ctx, installed, wanted); wait || err != nil {
+		return errors.Join(err, a.lookAtNodes(ctx))
 	}
 	if ok, err := a.check(ctx, wanted); !ok {
 		return err

@@ -141,14 +141,19 @@ func TestEnded(t *testing.T) {
 			container, state, code, at, message)
 	}
 	const before, after = "2026-11-21T10:00:00Z", "2026-11-21T10:00:01Z"
+	killed := func(began string) string {
+		return fmt.Sprintf(`{"status":{"containerStatuses":[{"name":"slurmctld","lastState":{"terminated":{"exitCode":137,"reason":"OOMKilled","startedAt":%q,"finishedAt":%q}}}]}}`, began, after)
+	}
 	tests := map[string]struct{ status, words string }{
-		"it has":              {status("slurmctld", "state", after, 1, "[x] info: a\n[x] error: no\n[x] error: no\n[x] fatal: not at all\n"), "error: no; fatal: not at all"},
-		"it runs again":       {status("slurmctld", "lastState", after, 139, "[x] info: a"), "it ended with exit code 139"},
-		"before":              {status("slurmctld", "state", before, 1, ""), ""},
-		"another one":         {status("bridge", "state", after, 1, ""), ""},
-		"it was told to":      {status("slurmctld", "state", after, 0, ""), ""},
-		"it was killed":       {status("slurmctld", "state", after, 137, ""), ""},
-		"nothing has started": {`{"status":{}}`, ""},
+		"it has":                              {status("slurmctld", "state", after, 1, "[x] info: a\n[x] error: no\n[x] error: no\n[x] fatal: not at all\n"), "error: no; fatal: not at all"},
+		"it runs again":                       {status("slurmctld", "lastState", after, 139, "[x] info: a"), "it ended with exit code 139"},
+		"before":                              {status("slurmctld", "state", before, 1, ""), ""},
+		"another one":                         {status("bridge", "state", after, 1, ""), ""},
+		"it was told to":                      {status("slurmctld", "state", after, 0, ""), ""},
+		"it was killed":                       {status("slurmctld", "state", after, 137, ""), ""},
+		"nothing has started":                 {`{"status":{}}`, ""},
+		"out of memory, with these files":     {killed(after), "it needs more memory than its limit, and was killed (OOMKilled): raise spec.slurmctld.resources.limits.memory"},
+		"out of memory, with those of before": {killed(before), ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (p Pod) Tell(ctx context.Context, r Report) error {
 	return err
 }
 
-// Ended tells whether slurmctld has ended by itself since then, and its last words. It may run again.
+// Ended tells whether slurmctld has ended by itself since then, or one that began since then for want of memory, and its last words. It may run again.
 func (p Pod) Ended(ctx context.Context, since time.Time) (words string, ended bool, err error) {
 	text, err := p.ask(ctx, http.MethodGet, "", nil)
 	if err != nil {
@@ -58,6 +58,8 @@ func (p Pod) Ended(ctx context.Context, since time.Time) (words string, ended bo
 	type state struct {
 		Terminated *struct {
 			ExitCode   int       `json:"exitCode"`
+			Reason     string    `json:"reason"`
+			StartedAt  time.Time `json:"startedAt"`
 			FinishedAt time.Time `json:"finishedAt"`
 			Message    string    `json:"message"`
 		} `json:"terminated"`
@@ -76,7 +78,11 @@ func (p Pod) Ended(ctx context.Context, since time.Time) (words string, ended bo
 	}
 	for _, c := range pod.Status.ContainerStatuses {
 		for _, s := range []state{c.State, c.LastState} {
-			if t := s.Terminated; c.Name == p.Container && t != nil && !t.FinishedAt.Before(since) && byItself(t.ExitCode) {
+			switch t := s.Terminated; {
+			case c.Name != p.Container || t == nil || t.FinishedAt.Before(since):
+			case t.Reason == oomKilled && !t.StartedAt.Before(since): // one that had run before may just have grown
+				return "it needs more memory than its limit, and was killed (" + oomKilled + "): raise spec.slurmctld.resources.limits.memory", true, nil
+			case byItself(t.ExitCode):
 				return lastWords(t.Message, t.ExitCode), true, nil
 			}
 		}
@@ -84,7 +90,10 @@ func (p Pod) Ended(ctx context.Context, since time.Time) (words string, ended bo
 	return "", false, nil
 }
 
-// byItself says that a daemon was not told to end: by SIGTERM or SIGKILL, for want of memory for example.
+// oomKilled is the kubelet's reason of a container that was killed for want of memory.
+const oomKilled = "OOMKilled"
+
+// byItself says that a daemon was not told to end, by SIGTERM or SIGKILL.
 func byItself(exitCode int) bool { return exitCode != 0 && exitCode != 128+9 && exitCode != 128+15 }
 
 // lastWords are the errors in the end of a log.

@@ -1,0 +1,74 @@
+package inplace
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// Nodes that are to go may boot for a job, or have lost their pods a moment ago: slurmctld would end the job.
+func TestChangeWaitsForJobs(t *testing.T) {
+	const (
+		before = "NodeName=cpu-[0-3] CPUs=2 State=CLOUD\nNodeName=metal CPUs=8\n"
+		after  = "NodeName=cpu-[0-1] CPUs=2 State=CLOUD\n"
+	)
+	begin := func(t *testing.T, states map[string]string) *world {
+		w := newWorld(t)
+		w.want(before)
+		w.slurm.nodes = up("cpu-0", "cpu-1", "cpu-2", "cpu-3", "metal")
+		t.Cleanup(w.start())
+		wait(5 * time.Second)
+		for name, state := range states {
+			w.slurm.node(name, func(n *Node) { n.State = state })
+		}
+		return w
+	}
+	inForce := func(w *world) string { return w.last().InForce }
+	t.Run("one boots", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, map[string]string{"cpu-0": "ALLOCATED+CLOUD", "cpu-2": "ALLOCATED+CLOUD+POWERING_UP", "cpu-3": "MIXED+CLOUD"})
+			until := time.Now().Add(leavingFor).UTC().Format(time.RFC3339)
+			w.want(after)
+			wait(10 * time.Second)
+			assert.Equal(t, Hash(conf(before)), inForce(w))
+			assert.Equal(t, "it waits for the jobs on cpu-[2-3], which it takes away, until "+until, w.last().Error)
+			w.slurm.node("cpu-2", func(n *Node) { n.State = "IDLE+CLOUD+POWERING_DOWN" })
+			wait(2 * time.Second)
+			assert.Equal(t, Hash(conf(before)), inForce(w))
+			w.slurm.node("cpu-3", func(n *Node) { n.State = "IDLE+CLOUD+COMPLETING" })
+			wait(10 * time.Second)
+			assert.Equal(t, Hash(conf(after)), inForce(w))
+			assert.Empty(t, w.last().Error)
+		})
+	})
+	t.Run("a job that does not end", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, map[string]string{"cpu-2": "ALLOCATED+CLOUD"})
+			w.want(after)
+			wait(leavingFor - time.Second)
+			assert.Equal(t, Hash(conf(before)), inForce(w))
+			wait(10 * time.Second)
+			assert.Equal(t, Hash(conf(after)), inForce(w))
+		})
+	})
+	t.Run("nodes that stay, or were always there", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, map[string]string{"cpu-0": "ALLOCATED+CLOUD", "metal": "ALLOCATED"})
+			w.want(after)
+			wait(3 * time.Second)
+			assert.Equal(t, Hash(conf(after)), inForce(w))
+		})
+	})
+	t.Run("taken back", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, map[string]string{"cpu-2": "ALLOCATED+CLOUD"})
+			w.want(after)
+			wait(leavingFor - time.Minute)
+			w.want(before)
+			wait(time.Second)
+			assert.Equal(t, Report{InForce: Hash(conf(before))}, w.last())
+		})
+	})
+}
