@@ -33,6 +33,7 @@ func Rights() []pods.Right {
 		{Group: "apps", Resource: "deployments", Verbs: made},
 		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings", Verbs: made},
 		{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
+		{Resource: "events", Verbs: []string{"list"}},                              // why a pod cannot be made
 		{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"get"}}, // to see which namespaces have a daemon of their own
 	}
 }

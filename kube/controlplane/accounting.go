@@ -42,6 +42,9 @@ func (l *Loop) accounting(ctx context.Context, namespace, name string) (time.Dur
 		return 0, err
 	}
 	seen.Log = l.slurmdbdLog(ctx, seen.Pod)
+	if seen.Pod == nil && seen.Problem == nil && a.Spec.External == nil {
+		seen.Uncreated = l.uncreated(ctx, namespace, dbdWorkload(name))
+	}
 	next := a.DeepCopy()
 	next.Status = AccountingStatus(a, seen)
 	if bad := writeStatus(ctx, l, "Accounting", l.tide.SlurmtideV1alpha1().Accountings(namespace), a, next, a.Status.Conditions, next.Status.Conditions); bad != nil {
@@ -49,6 +52,9 @@ func (l *Loop) accounting(ctx context.Context, namespace, name string) (time.Dur
 	}
 	if runs(seen.Pod, ContainerSlurmdbd) && !meta.IsStatusConditionTrue(next.Status.Conditions, v1alpha1.ConditionAvailable) {
 		return lookAtDatabase, err
+	}
+	if seen.Pod == nil && a.Spec.External == nil {
+		return mendedWithin, err
 	}
 	return lookAgain(seen.Problem), err
 }

@@ -16,6 +16,8 @@ import (
 type SeenAccounting struct {
 	Problem *Problem    // nil: it can be carried out
 	Pod     *corev1.Pod // slurmdbd's; nil: there is none
+	// Uncreated is why there is none, "" if nobody has said so.
+	Uncreated string
 	// Log is the end of what slurmdbd has said, the last minute of it if it answers.
 	Log string
 }
@@ -42,7 +44,7 @@ func AccountingStatus(a *v1alpha1.Accounting, seen SeenAccounting) v1alpha1.Acco
 func slurmdbdAvailable(a *v1alpha1.Accounting, seen SeenAccounting) metav1.Condition {
 	one := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse}
 	if seen.Pod == nil {
-		one.Reason, one.Message = "NoPod", "there is no pod of slurmdbd yet"
+		one.Reason, one.Message = withoutPod("slurmdbd", seen.Uncreated)
 		return one
 	}
 	running := runs(seen.Pod, ContainerSlurmdbd)

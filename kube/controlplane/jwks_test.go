@@ -57,7 +57,7 @@ func TestJWKSIsRead(t *testing.T) {
 	assert.Empty(t, text)
 	for want, ref := range map[Problem]v1alpha1.FileRef{
 		{"ConfigFileMissing", "spec.jwksKeyRef: there is no ConfigMap none: create it, with the key set under good"}:                  {Name: "none", Key: "good"},
-		{"ConfigFileMissing", "spec.jwksKeyRef: ConfigMap portal has no empty, or an empty one: put the JSON Web Key Set there"}:                                      {Name: "portal", Key: "empty"},
+		{"ConfigFileMissing", "spec.jwksKeyRef: ConfigMap portal has no empty, or an empty one: put the JSON Web Key Set there"}:      {Name: "portal", Key: "empty"},
 		{"InvalidConfig", `spec.jwksKeyRef: none of its keys is for Slurm: one at least has to have "kty": "RSA" and "alg": "RS256"`}: {Name: "portal", Key: "bad"},
 	} {
 		_, err := l.jwks(t.Context(), "slurm", &ref)

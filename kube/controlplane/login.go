@@ -13,7 +13,6 @@ import (
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/controlplane/inplace"
-	"github.com/slurmtide/slurmtide/kube/pods/message"
 	"github.com/slurmtide/slurmtide/kube/sshd"
 )
 
@@ -194,38 +193,8 @@ func LoginSetStatus(l *v1alpha1.LoginSet, seen SeenLoginSet) v1alpha1.LoginSetSt
 	one := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: "NoPods", Message: "there are no login pods yet"}
 	if d := seen.Deployment; d != nil {
 		s.Replicas = d.Status.Replicas
-		want := int32(1)
-		if d.Spec.Replicas != nil {
-			want = *d.Spec.Replicas
-		}
-		one.Reason, one.Message = "Starting", fmt.Sprintf("%d of %d let users in", d.Status.ReadyReplicas, want)
-		if d.Status.ReadyReplicas >= want {
-			one.Status, one.Reason = metav1.ConditionTrue, "Answers"
-		}
-		for _, pod := range seen.Pods {
-			if reason, message := loginTrouble(pod); reason != "" && pod.DeletionTimestamp == nil {
-				if one.Status != metav1.ConditionTrue {
-					one.Reason = reason
-				}
-				one.Message += "; " + message
-				break
-			}
-		}
+		one = replicasAnswer(d, seen.Pods, "let users in")
 	}
 	set(one)
 	return s
-}
-
-// loginTrouble is what keeps a login pod from running, "" if nothing does that Kubernetes knows of. None of its containers ends by itself.
-func loginTrouble(pod *corev1.Pod) (reason, why string) {
-	if reason, why = trouble(pod, ""); reason != "" {
-		return reason, why
-	}
-	for _, s := range pod.Status.ContainerStatuses {
-		ended := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
-		if !s.Ready && ended != nil && ended.ExitCode != 0 {
-			return "Fails", fmt.Sprintf("container %s of pod %s ends again and again (exit code %d): %s", s.Name, pod.Name, ended.ExitCode, message.LastWords(ended.Message))
-		}
-	}
-	return "", ""
 }

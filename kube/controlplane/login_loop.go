@@ -27,7 +27,7 @@ func (l *Loop) loginSet(ctx context.Context, namespace, name string) (time.Durat
 	if err != nil {
 		return 0, err
 	}
-	seen := SeenLoginSet{Deployment: find[appsv1.Deployment](l.deployments, namespace, loginName(name)), Pods: l.loginPods(s)}
+	seen := SeenLoginSet{Deployment: find[appsv1.Deployment](l.deployments, namespace, loginName(name)), Pods: l.podsOf(namespace, LabelLoginSet, name)}
 	seen.HostKeys, err = l.applyLoginSet(ctx, s)
 	seen.Problem, err = problem(err)
 	if err != nil && seen.Problem == nil {
@@ -38,9 +38,10 @@ func (l *Loop) loginSet(ctx context.Context, namespace, name string) (time.Durat
 	return lookAgain(seen.Problem), errors.Join(err, writeStatus(ctx, l, "LoginSet", l.tide.SlurmtideV1alpha1().LoginSets(namespace), s, next, s.Status.Conditions, next.Status.Conditions))
 }
 
-func (l *Loop) loginPods(s *v1alpha1.LoginSet) (all []*corev1.Pod) {
+// podsOf are those with a label, by name.
+func (l *Loop) podsOf(namespace, label, value string) (all []*corev1.Pod) {
 	for _, obj := range l.pods.List() {
-		if pod, ok := obj.(*corev1.Pod); ok && pod.Namespace == s.Namespace && pod.Labels[LabelLoginSet] == s.Name {
+		if pod, ok := obj.(*corev1.Pod); ok && pod.Namespace == namespace && pod.Labels[label] == value {
 			all = append(all, pod)
 		}
 	}

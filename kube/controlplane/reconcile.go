@@ -66,6 +66,9 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) (time.Dur
 	next := c.DeepCopy()
 	var settles time.Duration
 	seen.Sidecars, settles = sidecarsReady(seen.Pods, l.o.Now())
+	if len(seen.Pods) == 0 && l.statefulSet(c) != nil {
+		seen.Uncreated, settles = l.uncreated(ctx, namespace, workload(name)), sooner(settles, mendedWithin)
+	}
 	next.Status = ControllerStatus(c, seen)
 	if seen.NodesGo {
 		settles = sooner(settles, nodesGoneWithin)
@@ -350,7 +353,7 @@ func (l *Loop) restAPI(ctx context.Context, namespace, name string) (time.Durati
 	}
 	seen, err := problem(l.applyRestAPI(ctx, r))
 	next := r.DeepCopy()
-	next.Status = RestApiStatus(r, seen, l.deployment(r))
+	next.Status = RestApiStatus(r, seen, l.deployment(r), l.podsOf(namespace, LabelRestApi, name))
 	return lookAgain(seen), errors.Join(err, writeStatus(ctx, l, "RestApi", l.tide.SlurmtideV1alpha1().RestApis(namespace), r, next, r.Status.Conditions, next.Status.Conditions))
 }
 

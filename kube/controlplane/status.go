@@ -37,7 +37,9 @@ type SeenController struct {
 	Found    []string // Secrets with its keys that were there before it
 	// Unbound is why the claim for its state has no volume, while its pod waits for a host; "" if that is not why.
 	Unbound string
-	Hash    string // of the configuration that it asks for; "" with a Problem
+	// Uncreated is why there is no pod of slurmctld, "" if nobody has said so.
+	Uncreated string
+	Hash      string // of the configuration that it asks for; "" with a Problem
 	// Pods are slurmctld's, the first one's and its backups', as far as there are any.
 	Pods []*corev1.Pod
 	// NodesGo says that nodes are in the configuration for no longer than they have pods.
@@ -71,7 +73,7 @@ func ControllerStatus(c *v1alpha1.Controller, seen SeenController) v1alpha1.Cont
 		return s
 	}
 	pod, told := podInControl(c, seen.Pods)
-	one := waitsForAccounting(available(pod), seen.Lacks)
+	one := waitsForAccounting(available(pod, seen.Uncreated), seen.Lacks)
 	if seen.Unbound != "" {
 		one.Message += "; " + seen.Unbound
 	}
@@ -154,11 +156,11 @@ func nodesBehind(r inplace.Report) string {
 // unschedulable is the reason while the scheduler finds no host for a pod.
 const unschedulable = "Unschedulable"
 
-// available looks at slurmctld's pod.
-func available(pod *corev1.Pod) metav1.Condition {
+// available looks at slurmctld's pod. uncreated is why there is none.
+func available(pod *corev1.Pod, uncreated string) metav1.Condition {
 	one := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse}
 	if pod == nil {
-		one.Reason, one.Message = "NoPod", "there is no pod of slurmctld yet"
+		one.Reason, one.Message = withoutPod("slurmctld", uncreated)
 		return one
 	}
 	if ready(pod, ContainerSlurmctld) {
@@ -201,7 +203,7 @@ func trouble(pod *corev1.Pod, main string) (reason, why string) {
 // RestApiStatus is the status that follows. d is nil if there is no Deployment yet.
 //
 //nolint:revive // as the kind
-func RestApiStatus(r *v1alpha1.RestApi, problem *Problem, d *appsv1.Deployment) v1alpha1.RestApiStatus {
+func RestApiStatus(r *v1alpha1.RestApi, problem *Problem, d *appsv1.Deployment, pods []*corev1.Pod) v1alpha1.RestApiStatus {
 	s := *r.Status.DeepCopy()
 	s.ObservedGeneration = r.Generation
 	s.Selector = labels.Set(restApiLabels(r)).String()
@@ -210,17 +212,50 @@ func RestApiStatus(r *v1alpha1.RestApi, problem *Problem, d *appsv1.Deployment) 
 	one := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: "NoPods", Message: "there are no pods of slurmrestd yet"}
 	if d != nil {
 		s.Replicas = d.Status.Replicas
-		want := int32(1)
-		if d.Spec.Replicas != nil {
-			want = *d.Spec.Replicas
-		}
-		one.Reason, one.Message = "Starting", fmt.Sprintf("%d of %d answer", d.Status.ReadyReplicas, want)
-		if d.Status.ReadyReplicas >= want {
-			one.Status, one.Reason = metav1.ConditionTrue, "Answers"
-		}
+		one = replicasAnswer(d, pods, "answer")
 	}
 	set(one)
 	return s
+}
+
+// replicasAnswer looks at a Deployment and its pods, none of whose containers ends by itself; do is what they do when all is well.
+func replicasAnswer(d *appsv1.Deployment, pods []*corev1.Pod, do string) metav1.Condition {
+	want := int32(1)
+	if d.Spec.Replicas != nil {
+		want = *d.Spec.Replicas
+	}
+	one := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: "Starting", Message: fmt.Sprintf("%d of %d %s", d.Status.ReadyReplicas, want, do)}
+	if d.Status.ReadyReplicas >= want {
+		one.Status, one.Reason = metav1.ConditionTrue, "Answers"
+	}
+	reason, why := CannotCreate, unmade(d)
+	for _, pod := range pods {
+		if why == "" && pod.DeletionTimestamp == nil {
+			reason, why = replicaTrouble(pod)
+		}
+	}
+	if why == "" {
+		return one
+	}
+	if one.Status != metav1.ConditionTrue {
+		one.Reason = reason
+	}
+	one.Message += "; " + why
+	return one
+}
+
+// replicaTrouble is what keeps a pod from running, "" if nothing does that Kubernetes knows of.
+func replicaTrouble(pod *corev1.Pod) (reason, why string) {
+	if reason, why = trouble(pod, ""); reason != "" {
+		return reason, why
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		ended := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
+		if !s.Ready && ended != nil && ended.ExitCode != 0 {
+			return "Fails", fmt.Sprintf("container %s of pod %s ends again and again (exit code %d): %s", s.Name, pod.Name, ended.ExitCode, message.LastWords(ended.Message))
+		}
+	}
+	return "", ""
 }
 
 func setCondition(all *[]metav1.Condition, one metav1.Condition, generation int64) {

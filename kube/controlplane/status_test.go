@@ -90,13 +90,13 @@ func TestControllerStatus(t *testing.T) {
 
 func TestRestApiStatus(t *testing.T) {
 	r := &v1alpha1.RestApi{ObjectMeta: metav1.ObjectMeta{Name: "tide", Generation: 2}}
-	s := RestApiStatus(r, nil, nil)
+	s := RestApiStatus(r, nil, nil, nil)
 	assert.Equal(t, "NoPods", meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAvailable).Reason)
 	d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}, Status: appsv1.DeploymentStatus{Replicas: 2, ReadyReplicas: 1}}
-	s = RestApiStatus(r, nil, d)
+	s = RestApiStatus(r, nil, d, nil)
 	assert.Equal(t, "1 of 2 answer", meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAvailable).Message)
 	d.Status.ReadyReplicas = 2
-	s = RestApiStatus(r, nil, d)
+	s = RestApiStatus(r, nil, d, nil)
 	assert.True(t, meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAvailable))
 	assert.EqualValues(t, 2, s.Replicas)
 	assert.Contains(t, s.Selector, "slurmtide.io/restapi=tide")

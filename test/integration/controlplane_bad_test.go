@@ -393,6 +393,8 @@ func (p *plane) testBadInput(t *testing.T) {
 		"image": {func(c *v1alpha1.Controller) {
 			c.Spec.Slurmctld = &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "no.such/image:1", ImagePullPolicy: corev1.PullNever}}
 		}, v1alpha1.ConditionAvailable, "ErrImageNeverPull", "no.such/image:1"},
+		"class-of-pods": {func(c *v1alpha1.Controller) { c.Spec.Template.Spec.PriorityClassName = "absent" }, v1alpha1.ConditionAvailable, controlplane.CannotCreate,
+			"Kubernetes cannot make the pod of slurmctld: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.t = t
