@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,11 +117,12 @@ func TestPrometheus(t *testing.T) {
 		p.allSeen(func() {
 			_, _ = scaler.value(map[string]string{"nodeSet": "cpu"}) // an error until it has read Slurm again
 		})
+		p.understandsDocs()
 		c.slurm("scancel", "--state=RUNNING", "--user="+c.slurm("id", "-un"))
 		p.fires("SlurmNodesIdle")
 
 		c.slurm("sh", "-c", "head -c 48M /dev/zero >/var/spool/slurmtide/filler") // the last 64 MiB are for requests
-		c.slurm("scontrol", "update", "NodeName=cpu-[0-3]", "State=POWER_DOWN") // something to tell
+		c.slurm("scontrol", "update", "NodeName=cpu-[0-3]", "State=POWER_DOWN")   // something to tell
 		p.fires("SlurmtideHistoryLost")
 		c.slurm("rm", "/var/spool/slurmtide/filler")
 
@@ -304,6 +306,35 @@ func (p *prometheus) allSeen(meanwhile func()) {
 		})
 		return len(missing) == 0, "without a value: " + strings.Join(missing, "\n")
 	})
+}
+
+// inDocs are expressions that docs have in a line of text. Those that only name labels, as "slurmtide_readable{api}", are none.
+var inDocs = regexp.MustCompile("`([a-z(][^`|]*slurm(?:tide)?_[a-z_]+[^`|]*[ (\"][^`|]*|slurm(?:tide)?_[a-z_]+[^`|]*[ (\"][^`|]*)`")
+
+// understandsDocs sees that expressions of the documentation are ones, and that there are their metrics.
+func (p *prometheus) understandsDocs() {
+	p.c.t.Helper()
+	files, err := filepath.Glob("../../docs/*.md")
+	require.NoError(p.c.t, err)
+	known, err := os.ReadFile("../../docs/metrics.md")
+	require.NoError(p.c.t, err)
+	metric := regexp.MustCompile(`slurm(tide)?_[a-z_]+`)
+	found := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(p.c.t, err)
+		for line := range strings.Lines(string(text)) {
+			for _, m := range inDocs.FindAllStringSubmatch(line, -1) {
+				found++
+				_, err := p.ask("query", url.Values{"query": {m[1]}})
+				assert.NoError(p.c.t, err, "%s: %s", file, m[1])
+				for _, name := range metric.FindAllString(m[1], -1) {
+					assert.Contains(p.c.t, string(known), "`"+strings.TrimSuffix(name, "_bucket")+"`", "%s: %s", file, m[1])
+				}
+			}
+		}
+	}
+	assert.Greater(p.c.t, found, 10)
 }
 
 // alerts are the states of all alerts by name: inactive, pending (it waits for its time) or firing.
