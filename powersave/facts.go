@@ -196,6 +196,9 @@ const (
 // Troubles are all classes of trouble.
 var Troubles = []Trouble{TroubleCapacity, TroubleQuota, TroubleImage, TroubleConfig, TroubleCrash, TroubleLost, TroubleRefused, TroubleBootstrap}
 
+// PullThere is the Pull of an image that was on the host already.
+const PullThere = "there"
+
 // Pod is what Kubernetes knows of one slurmd pod of ours.
 type Pod struct {
 	Node       string // Slurm NodeName == pod name == hostname
@@ -222,6 +225,8 @@ type Pod struct {
 	Room string
 	// Revision of its NodeSet that it was made from; "" if that is not known.
 	Revision string
+	// Pull is how slurmd's image came to the host: PullThere, or the time.Duration that it took; "" if nobody has said.
+	Pull string
 	// Ends is when the pod's slurmd is ended at the latest, and what runs under it, once it is being deleted; zero if nobody knows.
 	Ends time.Time
 }

@@ -1,12 +1,15 @@
 package pods
 
 import (
+	"cmp"
+	"regexp"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/pods/message"
 	"github.com/slurmtide/slurmtide/powersave"
 )
@@ -23,6 +26,7 @@ type story struct {
 	// scaleUp is when the autoscaler began to make a host, repeated when it last said so, gaveUp when it
 	// last said the opposite.
 	scaleUp, repeated, gaveUp time.Time
+	pull                      string // as powersave.Pod has it
 }
 
 // word is one matter's newest event.
@@ -44,6 +48,10 @@ func (s *story) hear(e *corev1.Event) {
 	said := message.Sentence(e.Message)
 	growing := false
 	switch e.Reason {
+	case "Pulled":
+		if e.InvolvedObject.FieldPath == "spec.containers{"+v1alpha1.ContainerSlurmd+"}" {
+			s.pull = cmp.Or(pulled(e.Message), s.pull)
+		}
 	case "TriggeredScaleUp", "Nominated": // cluster-autoscaler; Karpenter
 		matter, growing = &s.autoscaler, true
 		w.verdict = verdict{reason: e.Reason, message: "a host is on its way: " + after(said, "scale-up: ", "schedule on: ")}
@@ -89,6 +97,23 @@ func (s *story) hear(e *corev1.Event) {
 	}
 }
 
+// tookToPull finds how long a pull took, in what the kubelet says of it: "Successfully pulled image "x" in 1.2s (3.4s including waiting). …". The
+// waiting, for pulls of other images, counts.
+var tookToPull = regexp.MustCompile(`" in ([0-9][^ ]*)(?: \(([0-9][^ ]*) including waiting\))?`)
+
+// pulled is the powersave.Pod.Pull that an event tells of.
+func pulled(said string) string {
+	if strings.Contains(said, "already present on machine") {
+		return powersave.PullThere
+	}
+	if m := tookToPull.FindStringSubmatch(said); m != nil {
+		if d, err := time.ParseDuration(cmp.Or(m[2], m[1])); err == nil {
+			return d.Round(10 * time.Millisecond).String()
+		}
+	}
+	return ""
+}
+
 // scaled keeps the time at which the autoscaler began: an event that is repeated may have begun before it gave up.
 func (s *story) scaled(e *corev1.Event, growing bool) {
 	first, last := times(e)
@@ -115,6 +140,7 @@ func later(a, b time.Time) time.Time {
 // tell adds to a pod what its status does not say. Anything that the pod has left behind is left out: a host
 // makes talk about hosts pointless, and ready volumes make talk about volumes so.
 func (s story) tell(p *powersave.Pod, sandboxReady bool) {
+	p.Pull = s.pull
 	if s.taken.trouble != powersave.TroubleNone && (p.Trouble == powersave.TroubleNone || p.Trouble == powersave.TroubleCrash) {
 		p.Reason, p.Message, p.Trouble = s.taken.reason, s.taken.message, s.taken.trouble
 		return

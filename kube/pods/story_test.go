@@ -275,3 +275,35 @@ func TestStoryOfAnyMessage(t *testing.T) {
 		assert.NotEmpty(r, p.Trouble)
 	})
 }
+
+// The kubelet's words for how slurmd's image came (images/image_manager.go).
+func TestHowTheImageCame(t *testing.T) {
+	event := func(container, said string) *corev1.Event {
+		e := eventAt(1, "Pulled", said)
+		e.InvolvedObject.FieldPath = "spec.containers{" + container + "}"
+		return e
+	}
+	const took = `Successfully pulled image "registry/slurmd:26.05" in 1.234567s (12.345678s including waiting). Image size: 148897280 bytes.`
+	for name, tt := range map[string]struct {
+		events []*corev1.Event
+		want   string
+	}{
+		"it took":            {[]*corev1.Event{event("slurmd", took)}, "12.35s"},
+		"without waiting":    {[]*corev1.Event{event("slurmd", `Successfully pulled image "a" in 1m2.5s`)}, "1m2.5s"},
+		"it was there":       {[]*corev1.Event{event("slurmd", `Container image "a" already present on machine`)}, powersave.PullThere},
+		"and may be used":    {[]*corev1.Event{event("slurmd", `Container image "a" already present on machine and can be accessed by the pod`)}, powersave.PullThere},
+		"another container":  {[]*corev1.Event{event("munged", took)}, ""},
+		"other words":        {[]*corev1.Event{event("slurmd", took), event("slurmd", "the image is here")}, "12.35s"},
+		"a strange duration": {[]*corev1.Event{event("slurmd", `Successfully pulled image "a" in 12 parsecs`)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s story
+			for _, e := range tt.events {
+				s.hear(e)
+			}
+			var p powersave.Pod
+			s.tell(&p, false)
+			assert.Equal(t, powersave.Pod{Pull: tt.want}, p)
+		})
+	}
+}

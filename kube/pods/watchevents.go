@@ -13,8 +13,8 @@ const (
 	maxStrangers = 1000
 )
 
-// eventSelector leaves to the API server what every healthy pod causes.
-const eventSelector = "involvedObject.kind=Pod,reason!=Scheduled,reason!=Pulling,reason!=Pulled,reason!=Created,reason!=Started,reason!=Killing"
+// eventSelector leaves to the API server what every healthy pod causes, but for what says how its image came.
+const eventSelector = "involvedObject.kind=Pod,reason!=Scheduled,reason!=Pulling,reason!=Created,reason!=Started,reason!=Killing"
 
 // eventController feeds w.stories. It keeps no event: what matters of them is in the stories.
 func (w *watcher) eventController() cache.Controller {

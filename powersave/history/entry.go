@@ -65,6 +65,7 @@ type Entry struct {
 	Reason   string    `json:"reason,omitempty"` // for people
 	Until    time.Time `json:"until,omitzero"`   // when it is tried again
 	Attempt  int       `json:"attempt,omitempty"`
+	Pull     string    `json:"pull,omitempty"`  // of the image of a started container: powersave.Pod.Pull
 	Times    int       `json:"times,omitempty"` // given back in a row, or entries lost
 
 	Requested time.Time `json:"requested,omitzero"` // start of the program that made the request; of mode Dynamic, when there was to be a node

@@ -347,6 +347,9 @@ func (r *Recorder) pod(b *boot, p powersave.Pod) {
 		} else {
 			e.Requested, e.Asked = time.Time{}, time.Time{}
 		}
+		if e.What == ContainerStarted {
+			e.Pull = p.Pull
+		}
 		r.add(e)
 		b.phase = phases[i].phase
 	}

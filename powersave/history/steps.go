@@ -20,6 +20,7 @@ type group struct {
 	last  time.Time
 	nodes []string
 	hosts []string
+	pulls []string // of all nodes
 }
 
 // groupKey says which entries are one step. times counts how often the same has happened to a node.
@@ -46,6 +47,7 @@ func steps(a Answer, entries []Entry) []Step {
 		if e.Host != "" {
 			g.hosts = []string{e.Host}
 		}
+		g.pulls = []string{e.Pull}
 		if e.Node == "" || !joins(e.What) {
 			groups = append(groups, g)
 			continue
@@ -56,7 +58,7 @@ func steps(a Answer, entries []Entry) []Step {
 		k.times = count[id]
 		if o := open[k]; o != nil && e.Time.Sub(o.last) <= together {
 			o.last = e.Time
-			o.nodes = append(o.nodes, e.Node)
+			o.nodes, o.pulls = append(o.nodes, e.Node), append(o.pulls, e.Pull)
 			if e.Host != "" && !slices.Contains(o.hosts, e.Host) {
 				o.hosts = append(o.hosts, e.Host)
 			}
@@ -179,6 +181,28 @@ var programs = map[string]string{
 	string(spool.KindResume): "ResumeProgram", string(spool.KindSuspend): "SuspendProgram", string(spool.KindResumeFail): "ResumeFailProgram",
 }
 
+// pulled says how the images of a step's containers came to their hosts.
+func pulled(pulls []string) string {
+	var longest time.Duration
+	n := 0
+	for _, pull := range pulls {
+		switch took, err := time.ParseDuration(pull); {
+		case err == nil:
+			n++
+			longest = max(longest, took)
+		case pull != powersave.PullThere: // nobody has said
+			return "image pulled, "
+		}
+	}
+	switch {
+	case n == 0:
+		return "image was on the host, "
+	case len(pulls) == 1:
+		return fmt.Sprintf("image pulled in %v, ", longest)
+	}
+	return fmt.Sprintf("image pulled by %d of %d in up to %v, ", n, len(pulls), longest)
+}
+
 // text says what happened, in a line.
 func (g *group) text(s Subject) string {
 	nodes := ": " + cmp.Or(g.Nodes, compress(g.nodes))
@@ -227,7 +251,7 @@ func (g *group) text(s Subject) string {
 		if g.State == told {
 			return "Kubernetes tells that the container has started" + nodes
 		}
-		return "image pulled, container started" + nodes
+		return pulled(g.pulls) + "container started" + nodes
 	case NodeRegistered:
 		return "slurmd registered" + nodes
 	case BootFailed:

@@ -300,6 +300,18 @@ func TestManyNodes(t *testing.T) {
 	r.tell(Answer{Subject: Subject{Job: 7}, Time: ms(100_000)})
 }
 
+func TestPulled(t *testing.T) {
+	for want, pulls := range map[string][]string{
+		"image pulled, ":                           {""},
+		"image was on the host, ":                  {powersave.PullThere, powersave.PullThere},
+		"image pulled in 1m2.5s, ":                 {"1m2.5s"},
+		"image pulled by 2 of 3 in up to 12.25s, ": {"900ms", powersave.PullThere, "12.25s"},
+	} {
+		assert.Equal(t, want, pulled(pulls))
+	}
+	assert.Equal(t, "image pulled, ", pulled([]string{"1s", ""}), "of one it is not known")
+}
+
 // TestNoStory leaves jobs out that start on nodes which are up.
 func TestNoStory(t *testing.T) {
 	r := newTeller(t)
