@@ -232,7 +232,8 @@ func (n *node) alive() bool { return n.pod != nil && n.pod.Phase != PodFailed }
 
 // tended says that the node is a NodeSet's, or was until its pod was deleted: there may still be jobs on it, and Slurm may give it more.
 func (n *node) tended() bool {
-	return n.set != "" || n.pod != nil && n.pod.Phase == PodTerminating || n.care.served && strings.HasPrefix(n.slurm.Reason, HostPrefix+leaving)
+	return n.set != "" || n.pod != nil && n.pod.Phase == PodTerminating ||
+		n.pod == nil && serving(n.slurm.State) && n.slurm.State.Any(NodeDrain) && strings.HasPrefix(n.slurm.Reason, HostPrefix+leaving)
 }
 
 // drainedHere says that nobody but us keeps the node out of use.

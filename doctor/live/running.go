@@ -55,8 +55,12 @@ func readSlurmrestd(ctx context.Context, c Config, f *doctor.Facts) {
 		f.Access.SlurmSkew = apart(diag.Now, start, time.Now())
 	}
 	nodes, err := client.Nodes(ctx)
-	if err != nil {
+	switch {
+	case slurmrest.IsAuth(err):
 		f.Access.SlurmrestdError = err.Error()
+		return
+	case err != nil:
+		f.Unread = append(f.Unread, "nodes of slurmctld: "+err.Error())
 		return
 	}
 	if len(nodes) == 0 {

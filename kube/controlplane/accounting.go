@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,8 +43,8 @@ func (l *Loop) accounting(ctx context.Context, namespace, name string) (time.Dur
 		return 0, err
 	}
 	seen.Log = l.slurmdbdLog(ctx, seen.Pod)
-	if seen.Pod == nil && seen.Problem == nil && a.Spec.External == nil {
-		seen.Uncreated = l.uncreated(ctx, namespace, dbdWorkload(name))
+	if set := find[appsv1.StatefulSet](l.applier.known["StatefulSet"], namespace, dbdWorkload(name)); set != nil && seen.Pod == nil {
+		seen.Uncreated = l.uncreated(ctx, set)
 	}
 	next := a.DeepCopy()
 	next.Status = AccountingStatus(a, seen)

@@ -66,8 +66,8 @@ func (l *Loop) controller(ctx context.Context, namespace, name string) (time.Dur
 	next := c.DeepCopy()
 	var settles time.Duration
 	seen.Sidecars, settles = sidecarsReady(seen.Pods, l.o.Now())
-	if len(seen.Pods) == 0 && l.statefulSet(c) != nil {
-		seen.Uncreated, settles = l.uncreated(ctx, namespace, workload(name)), sooner(settles, mendedWithin)
+	if set := l.statefulSet(c); set != nil && len(seen.Pods) == 0 {
+		seen.Uncreated, settles = l.uncreated(ctx, set), sooner(settles, mendedWithin)
 	}
 	next.Status = ControllerStatus(c, seen)
 	if seen.NodesGo {

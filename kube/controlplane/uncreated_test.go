@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"testing"
@@ -33,19 +34,24 @@ func TestUncreated(t *testing.T) {
 			{Message: refused + "exceeded quota", LastTimestamp: at(time.Minute)}, {Message: refused + "no PriorityClass with name typo was found", LastTimestamp: at(time.Second)},
 			{Message: refused + "something else", LastTimestamp: at(time.Hour)},
 		}, want: `pods "tide-controller-0" is forbidden: no PriorityClass with name typo was found`},
-		"in a series":    {events: []corev1.Event{{Message: "no", EventTime: metav1.NewMicroTime(now.Add(-time.Hour)), Series: &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(now)}}}, want: "no"},
-		"of a newer API": {events: []corev1.Event{{Message: "no", EventTime: metav1.NewMicroTime(now)}}, want: "no"},
-		"long ago":       {events: []corev1.Event{{Message: "no", LastTimestamp: at(uncreatedFor)}}},
-		"may not ask":    {events: []corev1.Event{{Message: "no", LastTimestamp: at(0)}}, err: errors.New("forbidden")},
+		"in a series":                       {events: []corev1.Event{{Message: "no", EventTime: metav1.NewMicroTime(now.Add(-time.Hour)), Series: &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(now)}}}, want: "no"},
+		"of a newer API":                    {events: []corev1.Event{{Message: "no", EventTime: metav1.NewMicroTime(now)}}, want: "no"},
+		"before the last one that was made": {events: []corev1.Event{{Message: "no", LastTimestamp: at(time.Minute)}, {Reason: "SuccessfulCreate", Message: "create Pod", LastTimestamp: at(time.Second)}}},
+		"after it":                          {events: []corev1.Event{{Reason: "SuccessfulCreate", Message: "create Pod", LastTimestamp: at(time.Minute)}, {Message: "no", LastTimestamp: at(time.Second)}}, want: "no"},
+		"long ago":                          {events: []corev1.Event{{Message: "no", LastTimestamp: at(uncreatedFor)}}},
+		"may not ask":                       {events: []corev1.Event{{Message: "no", LastTimestamp: at(0)}}, err: errors.New("forbidden")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kube := kubefake.NewClientset()
 			kube.PrependReactor("list", "events", func(a kubetesting.Action) (bool, runtime.Object, error) {
-				assert.Equal(t, "involvedObject.kind=StatefulSet,involvedObject.name=tide-controller,reason=FailedCreate", a.(kubetesting.ListActionImpl).ListRestrictions.Fields.String())
+				assert.Equal(t, "involvedObject.kind=StatefulSet,involvedObject.name=tide-controller,involvedObject.uid=uid", a.(kubetesting.ListActionImpl).ListRestrictions.Fields.String())
+				for i := range tt.events {
+					tt.events[i].Reason = cmp.Or(tt.events[i].Reason, "FailedCreate")
+				}
 				return true, &corev1.EventList{Items: tt.events}, tt.err
 			})
 			l := &Loop{kube: kube, o: Options{Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)}}
-			assert.Equal(t, tt.want, l.uncreated(t.Context(), "slurm", "tide-controller"))
+			assert.Equal(t, tt.want, l.uncreated(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "tide-controller", UID: "uid"}}))
 		})
 	}
 }
@@ -59,7 +65,7 @@ func TestAvailableWithoutPods(t *testing.T) {
 	assert.Equal(t, CannotCreate, slurmdbdAvailable(&v1alpha1.Accounting{}, SeenAccounting{Uncreated: "exceeded quota"}).Reason)
 
 	d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}
-	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: `pods "x" is forbidden: exceeded quota`}}
+	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: `pods "x" is forbidden: exceeded quota`}}
 	restAPI := func(pods ...*corev1.Pod) *metav1.Condition {
 		return meta.FindStatusCondition(RestApiStatus(&v1alpha1.RestApi{}, nil, d, pods).Conditions, v1alpha1.ConditionAvailable)
 	}

@@ -117,6 +117,24 @@ func TestLastJobs(t *testing.T) {
 			ended := run(t, dir, "PATH="+dir) // without sleep it fails if it waits
 			require.Eventually(t, ended, 10*time.Second, time.Millisecond)
 		})
+		t.Run(shell+", no job shows, slurmctld away", func(t *testing.T) {
+			t.Parallel()
+			dir := proc(t, others)
+			asked := filepath.Join(dir, "asked")
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "scontrol"), []byte("#!/bin/sh\necho >>"+asked+"\necho 'slurm_load_node error: Unable to contact slurm controller (connect failure)'\nexit 1\n"), 0o700))
+			ended := run(t, dir, "PATH="+dir+":"+os.Getenv("PATH"))
+			require.Never(t, ended, time.Second, 10*time.Millisecond, "there may be a job")
+			require.Eventually(t, ended, 20*time.Second, 10*time.Millisecond)
+			text, err := os.ReadFile(asked)
+			require.NoError(t, err)
+			assert.Greater(t, len(text), 3, "once and three times more, and on the way")
+		})
+		t.Run(shell+", no job shows, no such node", func(t *testing.T) {
+			t.Parallel()
+			dir := proc(t, others)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "scontrol"), []byte("#!/bin/sh\necho Node cpu-1 not found\nexit 1\n"), 0o700))
+			require.Eventually(t, run(t, dir, "PATH="+dir), 10*time.Second, time.Millisecond) // without sleep it fails if it waits
+		})
 		for name, cmdline := range map[string]string{
 			"batch script":  "slurmstepd: [7.batch]\x00\x00\x00\x00",
 			"step, extern":  "slurmstepd: [7.extern]\x00\x00",

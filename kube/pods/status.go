@@ -76,7 +76,7 @@ func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCount
 		if err != nil {
 			return classify(err, doing, "patch nodesets.slurmtide.io/status", c.namespace)
 		}
-		c.warnOfConditions(ns, status)
+		c.warnOfProblem(ns, status)
 		ns = answer
 	}
 	c.mu.Lock()
@@ -85,13 +85,11 @@ func (c *Client) UpdateStatus(ctx context.Context, counts powersave.NodeSetCount
 	return nil
 }
 
-// warnOfConditions records an Event for what people have to change, when it is found and when it becomes something else.
-func (c *Client) warnOfConditions(ns *v1alpha1.NodeSet, status *v1alpha1.NodeSetStatus) {
-	for condition, reason := range map[string]string{v1alpha1.ConditionAccepted: "NotAccepted", v1alpha1.ConditionNodesInSlurm: "NodesNotInSlurm"} {
-		was, is := meta.FindStatusCondition(ns.Status.Conditions, condition), meta.FindStatusCondition(status.Conditions, condition)
-		if is.Status == metav1.ConditionFalse && (was == nil || was.Status != is.Status || was.Message != is.Message) {
-			c.NodeSetEvent(ns.Name, corev1.EventTypeWarning, reason, "Check", is.Message)
-		}
+// warnOfProblem records an Event for what keeps a NodeSet from being used, when it is found and when it becomes something else.
+func (c *Client) warnOfProblem(ns *v1alpha1.NodeSet, status *v1alpha1.NodeSetStatus) {
+	was, is := meta.FindStatusCondition(ns.Status.Conditions, v1alpha1.ConditionAccepted), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted)
+	if is.Status == metav1.ConditionFalse && (was == nil || was.Status != is.Status || was.Message != is.Message) {
+		c.NodeSetEvent(ns.Name, corev1.EventTypeWarning, "NotAccepted", "Check", is.Message)
 	}
 }
 

@@ -115,8 +115,8 @@ func TestStatusOfAnOlderSpec(t *testing.T) {
 	assert.Zero(t, stored(t, tide).Status.PoweredUp)
 }
 
-// What people have to change is told by an Event, too: once, and again when it is something else.
-func TestEventsOfConditions(t *testing.T) {
+// What keeps a NodeSet from being used is told by an Event, too: once, and again when it is something else.
+func TestEventOfProblem(t *testing.T) {
 	c, _, tide := testClient(t)
 	recorder := &eventsTaken{}
 	c.recorder = recorder
@@ -128,8 +128,7 @@ func TestEventsOfConditions(t *testing.T) {
 		{powersave.NodeSetCounts{Nodes: 2, Problem: "it has names of NodeSet old"}, []string{"NotAccepted"}},
 		{powersave.NodeSetCounts{Nodes: 2, PoweredUp: 1, Problem: "it has names of NodeSet old"}, nil},
 		{powersave.NodeSetCounts{Nodes: 2, Problem: "it has names of NodeSet older"}, []string{"NotAccepted"}},
-		{powersave.NodeSetCounts{Nodes: 2, Unknown: 1}, []string{"NodesNotInSlurm"}},
-		{powersave.NodeSetCounts{Nodes: 2, Unknown: 1, Unread: 1}, nil},
+		{powersave.NodeSetCounts{Nodes: 2, Unknown: 1}, nil},
 		{powersave.NodeSetCounts{Nodes: 2}, nil},
 	} {
 		recorder.reasons = nil

@@ -35,7 +35,7 @@ func TestDeletedPods(t *testing.T) {
 			uid := c.slurmdPods()["cpu-0"].UID
 			c.deletePod("cpu-0")
 			c.waitNodes("cpu-0", powersave.NodeDrain, 0)
-			time.Sleep(5 * time.Second) // two questions of the hook
+			time.Sleep(15 * time.Second) // a job whose pod is gone is requeued after ten
 			assert.Equal(t, "RUNNING", c.jobField(id, "JobState"))
 			assert.Equal(t, uid, c.slurmdPods()["cpu-0"].UID)
 			c.slurm("scancel", id)

@@ -67,6 +67,7 @@ func TestDoctorLive(t *testing.T) {
 			assert.Contains(t, strings.Join(d.finds(1), "\n"), "slurmrestd: ")
 			d.key = was
 			c.slurmrestd("STOP")
+			t.Cleanup(func() { c.slurmrestd("CONT") })
 			found := strings.Join(d.finds(1), "\n")
 			c.slurmrestd("CONT")
 			assert.Contains(t, found, "slurmrestd: ")

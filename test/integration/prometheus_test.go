@@ -51,9 +51,9 @@ func TestPrometheus(t *testing.T) {
 		require.NoError(t, err)
 		c := deploy(t, "prometheus", version, stack.Options{
 			Gate: true, OpenSlurmrestd: true, SuspendTime: 600, SpoolSize: "96Mi", GresLines: []string{gpus}, NodeLines: []string{"NodeName=spare-0 CPUs=2 RealMemory=400 State=CLOUD"},
-			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-3] Default=YES", "PartitionName=gpu Nodes=gpu-[0-1]", "PartitionName=ill Nodes=ill-[0-5]", "PartitionName=slow Nodes=slow-0", "PartitionName=soon Nodes=soon-0"},
+			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-3] Default=YES", "PartitionName=gpu Nodes=gpu-[0-1]", "PartitionName=ill Nodes=ill-[0-9]", "PartitionName=slow Nodes=slow-0", "PartitionName=soon Nodes=soon-0"},
 		}, nodeSet{name: "cpu", nodes: "cpu-[0-3]"}, nodeSet{name: "gpu", nodes: "gpu-[0-1]", gres: "gpu:h100:2"}, nodeSet{name: "slow", nodes: "slow-0", gated: true},
-			nodeSet{name: "soon", nodes: "soon-0"}, nodeSet{name: "ill", nodes: "ill-[0-5]", image: "registry.invalid/slurmd:none"})
+			nodeSet{name: "soon", nodes: "soon-0"}, nodeSet{name: "ill", nodes: "ill-[0-9]", image: "registry.invalid/slurmd:none"})
 		scaler := startScaler(c)
 		exporter := c.startExporter("--interval=1s", "--timeout=1s", "--max-age=10s")
 		controllerAddress := freeAddress(t)
@@ -66,7 +66,7 @@ func TestPrometheus(t *testing.T) {
 		p.shows(map[string]float64{`count(up == 1)`: 4, `count(slurmtide_boots_total == 0)`: 5})
 
 		c.sbatch("sleep 5", "-p", "soon", "--begin=now+20")
-		two, gpu := c.sbatch("sleep 600", "-N2", "--exclusive"), c.sbatch("sleep 600", "-p", "gpu", "--gres=gpu:h100:2", "--exclusive")
+		two, gpu := c.sbatch("sleep 3600", "-N2", "--exclusive"), c.sbatch("sleep 3600", "-p", "gpu", "--gres=gpu:h100:2", "--exclusive")
 		c.waitJob(two, "RUNNING")
 		c.waitJob(gpu, "RUNNING")
 		c.sbatch("true", "--hold", "--array=1-5")
@@ -77,7 +77,7 @@ func TestPrometheus(t *testing.T) {
 		})
 		p.fires()
 
-		ill := c.sbatch("true", "-p", "ill", "--array=1-6", "--exclusive")
+		ill := c.sbatch("true", "-p", "ill", "--array=1-10", "--exclusive")
 		p.fires("SlurmtideBootsFail", "SlurmtideBreakerOpen", "SlurmtideJobsGivenBack")
 		c.slurm("scancel", ill)
 
@@ -94,7 +94,7 @@ func TestPrometheus(t *testing.T) {
 		// A floor, an object of the controller, boots for the second time, a job that waits, and one that no node can run any more.
 		kubectl(t, "", "-n", c.ns, "patch", "nodeset", "gpu", "--subresource=scale", "--type=merge", "-p", `{"spec":{"replicas":1}}`)
 		kubectl(t, "apiVersion: slurmtide.io/v1alpha1\nkind: Token\nmetadata: {name: nobody, namespace: "+c.ns+"}\nspec: {controllerRef: {name: none}, username: alice}\n", "apply", "-f", "-")
-		c.waitJob(c.sbatch("sleep 600", "-N2", "--exclusive"), "RUNNING")
+		c.waitJob(c.sbatch("sleep 3600", "-N2", "--exclusive"), "RUNNING")
 		c.sbatch("true", "-N4", "--exclusive") // waits
 		c.slurm("scontrol", "update", "nodename=cpu-[0-3]", "availablefeatures=rare", "activefeatures=rare")
 		c.sbatch("true", "-C", "rare")

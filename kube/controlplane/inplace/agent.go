@@ -101,6 +101,10 @@ func (a *Agent) Init(ctx context.Context) error {
 	if backup && slices.Contains(controllersOf(kept), a.Host) {
 		wanted = kept
 	}
+	if len(kept) > 0 && goneNodes(kept, wanted).Len() > 0 {
+		a.Log.Info("slurmctld starts with the configuration that was last in force, which has nodes that are to go: there may be jobs on them")
+		wanted = kept
+	}
 	if len(kept) > 0 && Hash(kept) != Hash(wanted) {
 		if err := a.readFailed(); err != nil {
 			return err
@@ -195,7 +199,7 @@ func (a *Agent) look(ctx context.Context) error {
 		return a.confirm(ctx, wanted)
 	}
 	if want == a.installed {
-		a.report.Rejected, a.report.Error = "", ""
+		a.report.Rejected, a.report.Error, a.leaving = "", "", leaving{}
 		return a.lookAtNodes(ctx)
 	}
 	if want == a.failed.hash && a.report.Rejected != want {

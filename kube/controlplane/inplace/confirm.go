@@ -129,8 +129,13 @@ func (a *Agent) goBack(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	a.failed = failure{a.installed, words + "; it was found good on trial, but slurmctld ended with it: it is not tried again until it is changed"}
+	remember := a.writeFailed
+	if strings.Contains(words, oomKilled) { // another limit makes another pod, where it may do
+		a.failed.why += ", or slurmctld's pod is a new one"
+		remember = func() error { return nil }
+	}
 	a.reject(a.failed.hash, a.failed.why)
-	return true, errors.Join(a.writeFailed(), a.install(kept))
+	return true, errors.Join(remember(), a.install(kept))
 }
 
 // writeFailed remembers what failed, also for the next pod: every other try would end slurmctld again.
@@ -145,6 +150,9 @@ func (a *Agent) readFailed() error {
 	text, err := os.ReadFile(filepath.Join(a.Kept, failedFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading which configuration failed: %w", err)
+	}
+	if len(text) == 0 {
+		return nil
 	}
 	a.failed.hash, a.failed.why, _ = strings.Cut(string(text), "\n")
 	return nil

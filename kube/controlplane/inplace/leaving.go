@@ -3,72 +3,109 @@ package inplace
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
-// leavingFor is how long a configuration waits for jobs on nodes that it takes away. Their boots are given back within seconds, and Slurm sets nodes
-// DOWN at ResumeTimeout; longer than that they are somebody's who wants it so.
-const leavingFor = 10 * time.Minute
+// A job whose node does not come up is requeued at ResumeTimeout. So long, within these bounds, a configuration waits for jobs on nodes that it takes away.
+const leavingLeast, leavingMost = 5 * time.Minute, 30 * time.Minute
 
-// leaving is a wait for jobs on nodes that are taken away.
+// leaving are waits for jobs on nodes that are taken away.
 type leaving struct {
-	want  string
-	since time.Time
-	next  time.Time // when nodes are to be looked at again
+	since map[string]time.Time // of each node, since when it is to go
+	next  time.Time            // when nodes are to be looked at again
 }
 
 // keepsJobs sees whether files takes cloud nodes away that slurmctld has jobs on: it would end these (read_config.c, _reset_job_bitmaps). Nodes
 // with pods stay in the configuration; these are about to get one, or have just lost it.
 func (a *Agent) keepsJobs(ctx context.Context, installed, files map[string]string) (wait bool, err error) {
-	gone := cloudNodes(installed).Minus(cloudNodes(files))
+	gone, l, now := goneNodes(installed, files), &a.leaving, a.Now()
+	maps.DeleteFunc(l.since, func(name string, _ time.Time) bool { return !gone.Contains(name) })
 	if gone.Len() == 0 {
 		return false, nil
 	}
-	l, now := &a.leaving, a.Now()
-	if want := Hash(files); l.want != want {
-		*l = leaving{want: want, since: now}
+	if l.since == nil {
+		l.since = map[string]time.Time{}
 	}
-	switch {
-	case now.Sub(l.since) >= leavingFor:
-		return false, nil
-	case now.Before(l.next):
+	for name := range gone.All() {
+		if _, known := l.since[name]; !known {
+			l.since[name], l.next = now, now
+		}
+	}
+	if now.Before(l.next) {
 		return true, nil
 	}
 	l.next = now.Add(nodesOften)
 	nodes, err := a.Slurm.Nodes(ctx)
 	if err != nil {
-		return true, fmt.Errorf("asking slurmctld for jobs on nodes that are to go: %w", err)
+		a.report.Rejected, a.report.Error = "", "whether there are jobs on nodes that it takes away is not known: "+err.Error()
+		return true, nil //nolint:nilerr // the report says so
 	}
+	least := leavingFor(installed)
 	var busy []string
+	var until time.Time
 	for _, n := range nodes {
-		if n.is("ALLOCATED", "MIXED") && gone.Contains(n.Name) {
+		if ends := l.since[n.Name].Add(least); n.is("ALLOCATED", "MIXED") && gone.Contains(n.Name) && now.Before(ends) {
 			busy = append(busy, n.Name)
+			if ends.After(until) {
+				until = ends
+			}
 		}
 	}
 	if len(busy) == 0 {
 		return false, nil
 	}
 	a.report.Rejected = "" // one before it was
-	a.report.Error = fmt.Sprintf("it waits for the jobs on %s, which it takes away, until %s", names(busy), l.since.Add(leavingFor).UTC().Format(time.RFC3339))
+	a.report.Error = fmt.Sprintf("it waits for the jobs on %s, which it takes away, until %s", names(busy), until.UTC().Format(time.RFC3339))
 	return true, nil
 }
 
-// cloudNodes are the nodes of slurm.conf that are powered up and down.
-func cloudNodes(files map[string]string) (nodes slurmconf.Hostlist) {
-	f, _ := slurmconf.ParseFile("slurm.conf", []byte(files["slurm.conf"])) // what is wrong slurmctld says
+// leavingFor is how long a configuration waits.
+func leavingFor(files map[string]string) time.Duration {
+	f, _ := slurmconf.ParseFile("slurm.conf", []byte(files["slurm.conf"]))
 	if f == nil {
-		return nodes
+		return leavingLeast
 	}
-	for _, s := range f.Settings() {
-		if !strings.EqualFold(s.Key, "NodeName") {
+	timeout, _ := f.Get("ResumeTimeout")
+	seconds, _ := strconv.Atoi(timeout.Value)
+	return min(max(time.Duration(seconds)*time.Second+time.Minute, leavingLeast), leavingMost)
+}
+
+// goneNodes are cloud nodes of one configuration that another one does not have.
+func goneNodes(files, next map[string]string) slurmconf.Hostlist {
+	return cloudNodes(files).Minus(cloudNodes(next))
+}
+
+// cloudNodes are the nodes that are powered up and down, of slurm.conf and what it may include.
+func cloudNodes(files map[string]string) (nodes slurmconf.Hostlist) {
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		f, _ := slurmconf.ParseFile(file, []byte(files[file])) // what is wrong slurmctld says
+		if f == nil {
 			continue
 		}
-		state, _ := s.Field("State")
-		if list, err := slurmconf.ParseHostlist(s.Value); err == nil && strings.HasPrefix(strings.ToUpper(state.Value), "CLOUD") {
-			nodes = nodes.Append(list)
+		byDefault := ""
+		for _, s := range f.Settings() {
+			if !strings.EqualFold(s.Key, "NodeName") {
+				continue
+			}
+			state, given := s.Field("State")
+			if strings.EqualFold(s.Value, "DEFAULT") {
+				if given {
+					byDefault = state.Value
+				}
+				continue
+			}
+			if !given {
+				state.Value = byDefault
+			}
+			if list, err := slurmconf.ParseHostlist(s.Value); err == nil && strings.HasPrefix(strings.ToUpper(state.Value), "CLOUD") {
+				nodes = nodes.Append(list)
+			}
 		}
 	}
 	return nodes

@@ -1,11 +1,14 @@
 package inplace
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // Nodes that are to go may boot for a job, or have lost their pods a moment ago: slurmctld would end the job.
@@ -29,7 +32,7 @@ func TestChangeWaitsForJobs(t *testing.T) {
 	t.Run("one boots", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := begin(t, map[string]string{"cpu-0": "ALLOCATED+CLOUD", "cpu-2": "ALLOCATED+CLOUD+POWERING_UP", "cpu-3": "MIXED+CLOUD"})
-			until := time.Now().Add(leavingFor).UTC().Format(time.RFC3339)
+			until := time.Now().Add(leavingLeast).UTC().Format(time.RFC3339)
 			w.want(after)
 			wait(10 * time.Second)
 			assert.Equal(t, Hash(conf(before)), inForce(w))
@@ -47,11 +50,49 @@ func TestChangeWaitsForJobs(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := begin(t, map[string]string{"cpu-2": "ALLOCATED+CLOUD"})
 			w.want(after)
-			wait(leavingFor - time.Second)
-			assert.Equal(t, Hash(conf(before)), inForce(w))
+			for range 10 { // other changes do not make it wait for longer
+				wait(leavingLeast / 10)
+				assert.Equal(t, Hash(conf(before)), inForce(w))
+				w.want(after + "# " + time.Now().String() + "\n")
+			}
+			wait(10 * time.Second)
+			assert.NotEqual(t, Hash(conf(before)), inForce(w))
+		})
+	})
+	t.Run("as long as a boot may take", func(t *testing.T) {
+		for timeout, want := range map[string]time.Duration{"": leavingLeast, "60": leavingLeast, "600": 11 * time.Minute, "86400": leavingMost, "x": leavingLeast} {
+			assert.Equal(t, want, leavingFor(conf("ResumeTimeout="+timeout+"\n")), timeout)
+		}
+	})
+	t.Run("gone, back, and gone again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, nil)
+			w.want(after)
 			wait(10 * time.Second)
 			assert.Equal(t, Hash(conf(after)), inForce(w))
+			w.want(before)
+			wait(time.Hour)
+			w.slurm.node("cpu-2", func(n *Node) { n.State = "ALLOCATED+CLOUD+POWERING_UP" })
+			w.want(after)
+			wait(time.Minute)
+			assert.Equal(t, Hash(conf(before)), inForce(w))
 		})
+	})
+	t.Run("a new pod", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, map[string]string{"cpu-2": "ALLOCATED+CLOUD"})
+			w.want(after)
+			again := *w.Agent // what it knows of its time is a new pod's own
+			require.NoError(t, again.Init(t.Context()))
+			text, err := os.ReadFile(filepath.Join(w.Etc, "slurm.conf"))
+			require.NoError(t, err)
+			assert.Equal(t, before, string(text), "it is for the agent to wait")
+		})
+	})
+	t.Run("lines that are moved", func(t *testing.T) {
+		moved := map[string]string{"slurm.conf": "include nodes.conf\n", "nodes.conf": "NodeName=DEFAULT State=CLOUD\nNodeName=cpu-[0-2]\nNodeName=cpu-3 State=UNKNOWN\n"}
+		assert.Equal(t, "cpu-3", goneNodes(conf(before), moved).String())
+		assert.Zero(t, goneNodes(moved, conf(before)).Len())
 	})
 	t.Run("nodes that stay, or were always there", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -65,7 +106,7 @@ func TestChangeWaitsForJobs(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := begin(t, map[string]string{"cpu-2": "ALLOCATED+CLOUD"})
 			w.want(after)
-			wait(leavingFor - time.Minute)
+			wait(leavingLeast - time.Minute)
 			w.want(before)
 			wait(time.Second)
 			assert.Equal(t, Report{InForce: Hash(conf(before))}, w.last())
