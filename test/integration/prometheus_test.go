@@ -327,7 +327,7 @@ func (p *prometheus) understandsDocs() {
 			for _, m := range inDocs.FindAllStringSubmatch(line, -1) {
 				found++
 				_, err := p.ask("query", url.Values{"query": {m[1]}})
-				assert.NoError(p.c.t, err, "%s: %s", file, m[1])
+				require.NoError(p.c.t, err, "%s: %s", file, m[1])
 				for _, name := range metric.FindAllString(m[1], -1) {
 					assert.Contains(p.c.t, string(known), "`"+strings.TrimSuffix(name, "_bucket")+"`", "%s: %s", file, m[1])
 				}

@@ -212,8 +212,8 @@ func (a *Agent) look(ctx context.Context) error {
 		a.report.InForce, a.since = "", a.Now()
 		return nil //nolint:nilerr // it says so by not being in force
 	}
-	if wait, err := a.keepsJobs(ctx, installed, wanted); wait || err != nil {
-		return errors.Join(err, a.lookAtNodes(ctx))
+	if a.keepsJobs(ctx, installed, wanted) {
+		return a.lookAtNodes(ctx)
 	}
 	if ok, err := a.check(ctx, wanted); !ok {
 		return err

@@ -23,11 +23,11 @@ type leaving struct {
 
 // keepsJobs sees whether files takes cloud nodes away that slurmctld has jobs on: it would end these (read_config.c, _reset_job_bitmaps). Nodes
 // with pods stay in the configuration; these are about to get one, or have just lost it.
-func (a *Agent) keepsJobs(ctx context.Context, installed, files map[string]string) (wait bool, err error) {
+func (a *Agent) keepsJobs(ctx context.Context, installed, files map[string]string) (wait bool) {
 	gone, l, now := goneNodes(installed, files), &a.leaving, a.Now()
 	maps.DeleteFunc(l.since, func(name string, _ time.Time) bool { return !gone.Contains(name) })
 	if gone.Len() == 0 {
-		return false, nil
+		return false
 	}
 	if l.since == nil {
 		l.since = map[string]time.Time{}
@@ -38,13 +38,13 @@ func (a *Agent) keepsJobs(ctx context.Context, installed, files map[string]strin
 		}
 	}
 	if now.Before(l.next) {
-		return true, nil
+		return true
 	}
 	l.next = now.Add(nodesOften)
 	nodes, err := a.Slurm.Nodes(ctx)
 	if err != nil {
 		a.report.Rejected, a.report.Error = "", "whether there are jobs on nodes that it takes away is not known: "+err.Error()
-		return true, nil //nolint:nilerr // the report says so
+		return true
 	}
 	least := leavingFor(installed)
 	var busy []string
@@ -58,11 +58,11 @@ func (a *Agent) keepsJobs(ctx context.Context, installed, files map[string]strin
 		}
 	}
 	if len(busy) == 0 {
-		return false, nil
+		return false
 	}
 	a.report.Rejected = "" // one before it was
 	a.report.Error = fmt.Sprintf("it waits for the jobs on %s, which it takes away, until %s", names(busy), until.UTC().Format(time.RFC3339))
-	return true, nil
+	return true
 }
 
 // leavingFor is how long a configuration waits.
