@@ -15,9 +15,10 @@ import corev1 "k8s.io/api/core/v1"
 // the node powers down. Nothing else could end the hook early: of a second delete with less grace the kubelet takes no notice while it runs
 // (kubelet.go SyncTerminatingPod).
 //
-// It needs a shell and sleep of the image; without scontrol it does not ask. When slurmctld does not answer, which scontrol itself waits ten seconds for
-// (MessageTimeout), it asks three times more. read drops the zeros that stand between arguments.
-const lastJobs = `n=0 t=1 away=0
+// It needs a shell and sleep of the image; without scontrol it does not ask. When slurmctld does not answer within five seconds, it asks once more; without
+// timeout in the image not even that, for scontrol itself may wait for a minute. read drops the zeros that stand between arguments.
+const lastJobs = `n=0 t=1 away=0 limit="timeout 5"
+command -v timeout >/dev/null || limit= away=1
 while
   for p in /proc/[0-9]*; do
     read -r name <$p/comm && [ "$name" = slurmstepd ] || continue
@@ -27,12 +28,12 @@ while
   done
   n=$((n - 1))
   if [ $n -le 0 ] || [ $((t % 10)) -eq 0 ]; then
-    said=$(scontrol --oneliner show node "$0")
+    said=$($limit scontrol --oneliner show node "$0")
     case $?:$said in
     *POWERING_DOWN* | *POWERED_DOWN* | *POWERING_UP*) n=0 ;;
     *' State=ALLOCATED'* | *' State=MIXED'*) [ $n -gt 0 ] || n=3 ;;
     0:* | 127:* | *' not found'*) ;;
-    *) [ $n -gt 0 ] || [ $((away += 1)) -gt 3 ] || n=3 ;;
+    *) [ $n -gt 0 ] || [ $((away += 1)) -gt 1 ] || n=3 ;;
     esac
   fi
   [ $n -gt 0 ]

@@ -123,11 +123,11 @@ func TestLastJobs(t *testing.T) {
 			asked := filepath.Join(dir, "asked")
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "scontrol"), []byte("#!/bin/sh\necho >>"+asked+"\necho 'slurm_load_node error: Unable to contact slurm controller (connect failure)'\nexit 1\n"), 0o700))
 			ended := run(t, dir, "PATH="+dir+":"+os.Getenv("PATH"))
-			require.Never(t, ended, time.Second, 10*time.Millisecond, "there may be a job")
+			require.Never(t, ended, 300*time.Millisecond, 10*time.Millisecond, "there may be a job")
 			require.Eventually(t, ended, 20*time.Second, 10*time.Millisecond)
 			text, err := os.ReadFile(asked)
 			require.NoError(t, err)
-			assert.Greater(t, len(text), 3, "once and three times more, and on the way")
+			assert.GreaterOrEqual(t, len(text), 2, "it is asked once more")
 		})
 		t.Run(shell+", no job shows, no such node", func(t *testing.T) {
 			t.Parallel()
