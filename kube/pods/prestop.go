@@ -15,10 +15,10 @@ import corev1 "k8s.io/api/core/v1"
 // the node powers down. Nothing else could end the hook early: of a second delete with less grace the kubelet takes no notice while it runs
 // (kubelet.go SyncTerminatingPod).
 //
-// It needs a shell and sleep of the image; without scontrol it does not ask. When slurmctld does not answer within five seconds, it asks once more; without
-// timeout in the image not even that, for scontrol itself may wait for a minute. read drops the zeros that stand between arguments.
-const lastJobs = `n=0 t=1 away=0 limit="timeout 5"
-command -v timeout >/dev/null || limit= away=1
+// It needs a shell and sleep of the image; without scontrol and timeout it does not ask. A slurmctld that does not answer within three seconds is believed to have
+// no job there: it may be gone for good with all of its cluster, and who deletes the namespace then waits for half the grace period of pods that are left.
+// read drops the zeros that stand between arguments.
+const lastJobs = `n=0 t=1
 while
   for p in /proc/[0-9]*; do
     read -r name <$p/comm && [ "$name" = slurmstepd ] || continue
@@ -28,12 +28,9 @@ while
   done
   n=$((n - 1))
   if [ $n -le 0 ] || [ $((t % 10)) -eq 0 ]; then
-    said=$($limit scontrol --oneliner show node "$0")
-    case $?:$said in
+    case $(timeout 3 scontrol --oneliner show node "$0") in
     *POWERING_DOWN* | *POWERED_DOWN* | *POWERING_UP*) n=0 ;;
     *' State=ALLOCATED'* | *' State=MIXED'*) [ $n -gt 0 ] || n=3 ;;
-    0:* | 127:* | *' not found'*) ;;
-    *) [ $n -gt 0 ] || [ $((away += 1)) -gt 1 ] || n=3 ;;
     esac
   fi
   [ $n -gt 0 ]

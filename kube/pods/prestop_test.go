@@ -114,26 +114,13 @@ func TestLastJobs(t *testing.T) {
 			t.Parallel()
 			dir := proc(t, others)
 			scontrol(t, dir)("IDLE+DRAIN")
-			ended := run(t, dir, "PATH="+dir) // without sleep it fails if it waits
-			require.Eventually(t, ended, 10*time.Second, time.Millisecond)
+			require.Eventually(t, run(t, dir, "PATH="+dir+":"+os.Getenv("PATH")), 10*time.Second, time.Millisecond)
 		})
 		t.Run(shell+", no job shows, slurmctld away", func(t *testing.T) {
 			t.Parallel()
 			dir := proc(t, others)
-			asked := filepath.Join(dir, "asked")
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "scontrol"), []byte("#!/bin/sh\necho >>"+asked+"\necho 'slurm_load_node error: Unable to contact slurm controller (connect failure)'\nexit 1\n"), 0o700))
-			ended := run(t, dir, "PATH="+dir+":"+os.Getenv("PATH"))
-			require.Never(t, ended, 300*time.Millisecond, 10*time.Millisecond, "there may be a job")
-			require.Eventually(t, ended, 20*time.Second, 10*time.Millisecond)
-			text, err := os.ReadFile(asked)
-			require.NoError(t, err)
-			assert.GreaterOrEqual(t, len(text), 2, "it is asked once more")
-		})
-		t.Run(shell+", no job shows, no such node", func(t *testing.T) {
-			t.Parallel()
-			dir := proc(t, others)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "scontrol"), []byte("#!/bin/sh\necho Node cpu-1 not found\nexit 1\n"), 0o700))
-			require.Eventually(t, run(t, dir, "PATH="+dir), 10*time.Second, time.Millisecond) // without sleep it fails if it waits
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "scontrol"), []byte("#!/bin/sh\nexec sleep 600\n"), 0o700))
+			require.Eventually(t, run(t, dir, "PATH="+dir+":"+os.Getenv("PATH")), 20*time.Second, 10*time.Millisecond)
 		})
 		for name, cmdline := range map[string]string{
 			"batch script":  "slurmstepd: [7.batch]\x00\x00\x00\x00",
