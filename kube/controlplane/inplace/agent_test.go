@@ -361,6 +361,35 @@ func TestEnds(t *testing.T) {
 	})
 }
 
+// Whether the memory is enough the pod decides, not the files: a new pod tries them.
+func TestEndsForWantOfMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Ended = func(ctx context.Context, since time.Time) (string, bool, error) {
+			_, ended, err := w.slurm.Ended(ctx, since)
+			return "it was killed (" + oomKilled + ")", ended, err
+		}
+		w.want("one")
+		stop := w.start()
+		wait(time.Second)
+		w.want("fatal")
+		wait(2 * endedEvery)
+		assert.Contains(t, w.last().Error, "until it is changed, or slurmctld's pod is a new one")
+		w.slurm.start()
+		wait(10 * retryAfter)
+		assert.Equal(t, "one", w.runs(), "it is not tried again")
+		assert.Equal(t, Hash(conf("fatal")), w.last().Rejected)
+		stop()
+
+		require.NoError(t, os.RemoveAll(w.Etc))
+		w.restart()
+		require.NoError(t, w.Init(t.Context()))
+		text, err := os.ReadFile(filepath.Join(w.Etc, "slurm.conf"))
+		require.NoError(t, err)
+		assert.Equal(t, "fatal", string(text))
+	})
+}
+
 // It may also come with a new pod, for which nothing was in force before.
 func TestEndsAtTheStartOfANewPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
