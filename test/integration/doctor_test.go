@@ -129,6 +129,9 @@ func (d *doctorRuns) finds(status int) (found []string) {
 	}
 	require.NoError(d.t, json.Unmarshal(out, &report), "%s", out)
 	for _, f := range report.Findings {
+		if f.Rule == "name-server" { // of the machine that the tests run on
+			continue
+		}
 		found = append(found, fmt.Sprintf("%s: %s", f.Rule, f.Seen))
 	}
 	d.t.Logf("%q, not looked at: %q", found, report.Unread)
