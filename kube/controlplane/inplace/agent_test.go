@@ -33,6 +33,7 @@ type slurm struct {
 	rereads int // by one that stands by
 
 	nodes  []Node
+	dumb   bool // it tells of no nodes
 	lost   bool // nothing that it sends reaches them
 	listed int  // how often they were asked for
 }

@@ -32,12 +32,19 @@ func (a *Agent) keepsJobs(ctx context.Context, installed, files map[string]strin
 	if l.since == nil {
 		l.since = map[string]time.Time{}
 	}
+	least, newest := leavingFor(installed), time.Time{}
 	for name := range gone.All() {
 		if _, known := l.since[name]; !known {
 			l.since[name], l.next = now, now
 		}
+		if newest.Before(l.since[name]) {
+			newest = l.since[name]
+		}
 	}
-	if now.Before(l.next) {
+	switch {
+	case !now.Before(newest.Add(least)): // whatever is on them
+		return false
+	case now.Before(l.next):
 		return true
 	}
 	l.next = now.Add(nodesOften)
@@ -46,7 +53,6 @@ func (a *Agent) keepsJobs(ctx context.Context, installed, files map[string]strin
 		a.report.Rejected, a.report.Error = "", "whether there are jobs on nodes that it takes away is not known: "+err.Error()
 		return true
 	}
-	least := leavingFor(installed)
 	var busy []string
 	var until time.Time
 	for _, n := range nodes {

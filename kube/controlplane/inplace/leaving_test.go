@@ -59,6 +59,20 @@ func TestChangeWaitsForJobs(t *testing.T) {
 			assert.NotEqual(t, Hash(conf(before)), inForce(w))
 		})
 	})
+	t.Run("nobody knows of jobs", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, nil)
+			w.slurm.Lock()
+			w.slurm.dumb = true
+			w.slurm.Unlock()
+			w.want(after)
+			wait(leavingLeast - time.Minute)
+			assert.Equal(t, Hash(conf(before)), inForce(w))
+			assert.Equal(t, "whether there are jobs on nodes that it takes away is not known: it does not say", w.last().Error)
+			wait(2 * time.Minute)
+			assert.Equal(t, Hash(conf(after)), inForce(w))
+		})
+	})
 	t.Run("as long as a boot may take", func(t *testing.T) {
 		for timeout, want := range map[string]time.Duration{"": leavingLeast, "60": leavingLeast, "600": 11 * time.Minute, "86400": leavingMost, "x": leavingLeast} {
 			assert.Equal(t, want, leavingFor(conf("ResumeTimeout="+timeout+"\n")), timeout)

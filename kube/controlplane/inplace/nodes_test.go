@@ -2,6 +2,7 @@ package inplace
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,9 @@ func (s *slurm) Nodes(ctx context.Context) ([]Node, error) {
 	s.Lock()
 	defer s.Unlock()
 	s.listed++
+	if s.dumb {
+		return nil, errors.New("it does not say")
+	}
 	return slices.Clone(s.nodes), nil
 }
 
