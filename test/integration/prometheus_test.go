@@ -40,7 +40,7 @@ var unprovoked = map[string]string{
 // hasty are parts of alerts' expressions that would take long, and what stands here in their place.
 var hasty = map[string]string{
 	`{what="power_down"}) > 900`: `{what="power_down"}) > 9`,
-	"clamp_min(1.5 * max by":     "clamp_min(0.05 * max by", "{}), 1800)": "{}), 6)",
+	"clamp_min(1.5 * max by":     "clamp_min(0.01 * max by", "{}), 1800)": "{}), 6)",
 }
 
 // A real Prometheus, with the rule files and dashboards of the charts, scrapes bridge, scaler, exporter and controller: nothing is wrong while jobs come and go,
@@ -50,7 +50,7 @@ func TestPrometheus(t *testing.T) {
 		gpus, err := stack.FakeGPUs("gpu-[0-1]", "h100", 2)
 		require.NoError(t, err)
 		c := deploy(t, "prometheus", version, stack.Options{
-			Gate: true, OpenSlurmrestd: true, SuspendTime: 600, SpoolSize: "96Mi", GresLines: []string{gpus}, NodeLines: []string{"NodeName=spare-0 CPUs=2 RealMemory=400 State=CLOUD"},
+			Gate: true, OpenSlurmrestd: true, SuspendTime: 600, ResumeTimeout: 600, SpoolSize: "96Mi", GresLines: []string{gpus}, NodeLines: []string{"NodeName=spare-0 CPUs=2 RealMemory=400 State=CLOUD"},
 			PartitionLines: []string{"PartitionName=cpu Nodes=cpu-[0-3] Default=YES", "PartitionName=gpu Nodes=gpu-[0-1]", "PartitionName=ill Nodes=ill-[0-9]", "PartitionName=slow Nodes=slow-0", "PartitionName=soon Nodes=soon-0"},
 		}, nodeSet{name: "cpu", nodes: "cpu-[0-3]"}, nodeSet{name: "gpu", nodes: "gpu-[0-1]", gres: "gpu:h100:2"}, nodeSet{name: "slow", nodes: "slow-0", gated: true},
 			nodeSet{name: "soon", nodes: "soon-0"}, nodeSet{name: "ill", nodes: "ill-[0-9]", image: "registry.invalid/slurmd:none"})

@@ -69,6 +69,8 @@ type Agent struct {
 	told      bool
 	tellAt    time.Time // when telling may be tried again
 	failed    failure
+	starved   failure   // likewise, for want of memory, which another pod may have
+	ended     bool      // the slurmctld that is silent has ended by itself
 	good      string    // hash of what passed its trial last
 	installed string    // hash of what is in Etc
 	readFrom  time.Time // who has booted before that has not read it
@@ -101,9 +103,11 @@ func (a *Agent) Init(ctx context.Context) error {
 	if backup && slices.Contains(controllersOf(kept), a.Host) {
 		wanted = kept
 	}
-	if len(kept) > 0 && goneNodes(kept, wanted).Len() > 0 {
-		a.Log.Info("slurmctld starts with the configuration that was last in force, which has nodes that are to go: there may be jobs on them")
-		wanted = kept
+	if slices.Contains(controllersOf(kept), a.Host) && goneNodes(kept, wanted).Len() > 0 {
+		if _, refused := errors.AsType[*Rejected](a.Slurm.Check(ctx, kept)); !refused { // as another version may
+			a.Log.Info("slurmctld starts with the configuration that was last in force, which has nodes that are to go: there may be jobs on them")
+			wanted = kept
+		}
 	}
 	if len(kept) > 0 && Hash(kept) != Hash(wanted) {
 		if err := a.readFailed(); err != nil {
@@ -202,10 +206,12 @@ func (a *Agent) look(ctx context.Context) error {
 		a.report.Rejected, a.report.Error, a.leaving = "", "", leaving{}
 		return a.lookAtNodes(ctx)
 	}
-	if want == a.failed.hash && a.report.Rejected != want {
-		a.reject(want, a.failed.why)
+	for _, f := range []failure{a.failed, a.starved} {
+		if want == f.hash && a.report.Rejected != want {
+			a.reject(want, f.why)
+		}
 	}
-	if a.hopeless(want) {
+	if a.hopeless(want) || a.leaving.waits(a.Now()) {
 		return a.lookAtNodes(ctx)
 	}
 	if _, err := a.Slurm.BootTime(ctx); err != nil { // it may have ended; see confirm
@@ -218,13 +224,17 @@ func (a *Agent) look(ctx context.Context) error {
 	if ok, err := a.check(ctx, wanted); !ok {
 		return err
 	}
+	a.leaving.next = a.Now() // the trial took its time
+	if a.keepsJobs(ctx, installed, wanted) {
+		return a.lookAtNodes(ctx)
+	}
 	a.report.Rejected, a.report.Error = "", ""
 	return a.install(wanted)
 }
 
 // hopeless tells that a configuration need not be tried, or not yet.
 func (a *Agent) hopeless(want string) bool {
-	return want == a.failed.hash || want == a.report.Rejected && a.Now().Before(a.retry)
+	return want == a.failed.hash || want == a.starved.hash || want == a.report.Rejected && a.Now().Before(a.retry)
 }
 
 // check tells whether slurmctld takes a configuration, and notes why if it does not.
@@ -238,6 +248,7 @@ func (a *Agent) check(ctx context.Context, files map[string]string) (bool, error
 	}
 	err := a.Slurm.Check(ctx, files)
 	if refused, ok := errors.AsType[*Rejected](err); ok {
+		a.leaving = leaving{} // it is nothing that nodes could go with
 		a.reject(Hash(files), refused.Reason)
 		return false, nil
 	}

@@ -45,6 +45,15 @@ func (a *Agent) confirm(ctx context.Context, wanted map[string]string) error {
 	if a.hopeless(want) || want == a.installed && want == a.good {
 		return nil
 	}
+	if want != a.installed && !a.ended { // it may be slow, with jobs on nodes that go
+		installed, err := a.readEtc()
+		if err != nil {
+			return err
+		}
+		if a.keepsJobs(ctx, installed, wanted) {
+			return nil
+		}
+	}
 	if ok, err := a.check(ctx, wanted); !ok {
 		return err
 	}
@@ -108,7 +117,7 @@ func (a *Agent) goBack(ctx context.Context) (bool, error) {
 		a.Log.Warn("asking whether slurmctld has ended", "error", err) // as long as that is not known nothing is taken back
 		return false, nil
 	}
-	if !ended {
+	if a.ended = ended; !ended {
 		if a.Now().Sub(a.since) > hangsAfter && a.report.Rejected == "" {
 			a.report.Error = "slurmctld has not answered since it was put in place, and has not ended: its log says what it waits for; to go back, take the change back and delete the pod"
 		}
@@ -128,14 +137,17 @@ func (a *Agent) goBack(ctx context.Context) (bool, error) {
 	case a.installed: // it did once, so it is not the files
 		return false, nil
 	}
-	a.failed = failure{a.installed, words + "; it was found good on trial, but slurmctld ended with it: it is not tried again until it is changed"}
-	remember := a.writeFailed
-	if strings.Contains(words, oomKilled) { // another limit makes another pod, where it may do
-		a.failed.why += ", or slurmctld's pod is a new one"
-		remember = func() error { return nil }
+	failed := failure{a.installed, words + "; it was found good on trial, but slurmctld ended with it: it is not tried again until it is changed"}
+	a.leaving = leaving{}
+	if strings.Contains(words, oomKilled) { // another limit makes another pod
+		failed.why += ", or slurmctld's pod is a new one"
+		a.starved = failed
+		a.reject(failed.hash, failed.why)
+		return true, a.install(kept)
 	}
-	a.reject(a.failed.hash, a.failed.why)
-	return true, errors.Join(remember(), a.install(kept))
+	a.failed = failed
+	a.reject(failed.hash, failed.why)
+	return true, errors.Join(a.writeFailed(), a.install(kept))
 }
 
 // writeFailed remembers what failed, also for the next pod: every other try would end slurmctld again.
@@ -150,9 +162,6 @@ func (a *Agent) readFailed() error {
 	text, err := os.ReadFile(filepath.Join(a.Kept, failedFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading which configuration failed: %w", err)
-	}
-	if len(text) == 0 {
-		return nil
 	}
 	a.failed.hash, a.failed.why, _ = strings.Cut(string(text), "\n")
 	return nil
@@ -190,7 +199,7 @@ func (a *Agent) put(files map[string]string) error {
 	if err := a.forgetSpread(Hash(files)); err != nil {
 		return err
 	}
-	a.installed, a.since, a.askAt, a.endedAt = Hash(files), a.Now(), time.Time{}, time.Time{}
+	a.installed, a.since, a.askAt, a.endedAt, a.ended = Hash(files), a.Now(), time.Time{}, time.Time{}, false
 	return nil
 }
 

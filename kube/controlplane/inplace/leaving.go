@@ -21,6 +21,9 @@ type leaving struct {
 	next  time.Time            // when nodes are to be looked at again
 }
 
+// waits says that nothing is to be looked at yet.
+func (l leaving) waits(now time.Time) bool { return now.Before(l.next) }
+
 // keepsJobs sees whether files takes cloud nodes away that slurmctld has jobs on: it would end these (read_config.c, _reset_job_bitmaps). Nodes
 // with pods stay in the configuration; these are about to get one, or have just lost it.
 func (a *Agent) keepsJobs(ctx context.Context, installed, files map[string]string) (wait bool) {
@@ -44,7 +47,7 @@ func (a *Agent) keepsJobs(ctx context.Context, installed, files map[string]strin
 	switch {
 	case !now.Before(newest.Add(least)): // whatever is on them
 		return false
-	case now.Before(l.next):
+	case l.waits(now):
 		return true
 	}
 	l.next = now.Add(nodesOften)
@@ -64,6 +67,7 @@ func (a *Agent) keepsJobs(ctx context.Context, installed, files map[string]strin
 		}
 	}
 	if len(busy) == 0 {
+		l.next = now
 		return false
 	}
 	a.report.Rejected = "" // one before it was

@@ -14,11 +14,12 @@ import (
 // Nodes that are to go may boot for a job, or have lost their pods a moment ago: slurmctld would end the job.
 func TestChangeWaitsForJobs(t *testing.T) {
 	const (
-		before = "NodeName=cpu-[0-3] CPUs=2 State=CLOUD\nNodeName=metal CPUs=8\n"
-		after  = "NodeName=cpu-[0-1] CPUs=2 State=CLOUD\n"
+		before = "SlurmctldHost=here\nNodeName=cpu-[0-3] CPUs=2 State=CLOUD\nNodeName=metal CPUs=8\n"
+		after  = "SlurmctldHost=here\nNodeName=cpu-[0-1] CPUs=2 State=CLOUD\n"
 	)
 	begin := func(t *testing.T, states map[string]string) *world {
 		w := newWorld(t)
+		w.Host = "here"
 		w.want(before)
 		w.slurm.nodes = up("cpu-0", "cpu-1", "cpu-2", "cpu-3", "metal")
 		t.Cleanup(w.start())
@@ -101,6 +102,37 @@ func TestChangeWaitsForJobs(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(w.Etc, "slurm.conf"))
 			require.NoError(t, err)
 			assert.Equal(t, before, string(text), "it is for the agent to wait")
+			again.Host = "there" // a backup that is new
+			require.NoError(t, again.Init(t.Context()))
+			text, err = os.ReadFile(filepath.Join(w.Etc, "slurm.conf"))
+			require.NoError(t, err)
+			assert.Equal(t, after, string(text))
+		})
+	})
+	t.Run("slurmctld does not answer", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, map[string]string{"cpu-2": "ALLOCATED+CLOUD"})
+			w.want(after)
+			wait(5 * time.Second)
+			w.slurm.set(false, true)
+			wait(leavingLeast / 2)
+			text, err := os.ReadFile(filepath.Join(w.Etc, "slurm.conf"))
+			require.NoError(t, err)
+			assert.Equal(t, before, string(text))
+			w.slurm.set(false, false)
+			wait(10 * time.Second)
+			assert.Equal(t, Hash(conf(before)), inForce(w))
+		})
+	})
+	t.Run("refused at first", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, nil)
+			w.want(after + "bad\n")
+			wait(time.Hour)
+			w.slurm.node("cpu-2", func(n *Node) { n.State = "ALLOCATED+CLOUD" })
+			w.want(after)
+			wait(time.Minute)
+			assert.Equal(t, Hash(conf(before)), inForce(w))
 		})
 	})
 	t.Run("lines that are moved", func(t *testing.T) {
