@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +22,7 @@ type told struct {
 	*testing.T
 	kube *fake.Clientset
 	Recorder
-	counted *int
+	counted *atomic.Int64
 }
 
 // recording runs a test in a bubble of fake time.
@@ -29,14 +30,14 @@ func recording(t *testing.T, test func(*told)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		kube := fake.NewClientset()
-		var counted int
-		recorder, stop, err := Start(t.Context(), kube, "slurmtide.io/bridge", func() { counted++ })
+		var counted atomic.Int64
+		recorder, stop, err := Start(t.Context(), kube, "slurmtide.io/bridge", func() { counted.Add(1) })
 		require.NoError(t, err)
 		defer stop()
 		r := &told{t, kube, recorder, &counted}
 		test(r)
 		synctest.Wait()
-		assert.Equal(t, r.writes(""), counted)
+		assert.EqualValues(t, r.writes(""), counted.Load())
 	})
 }
 
