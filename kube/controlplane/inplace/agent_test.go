@@ -33,9 +33,10 @@ type slurm struct {
 	rereads int // by one that stands by
 
 	nodes  []Node
-	dumb   bool // it tells of no nodes
-	lost   bool // nothing that it sends reaches them
-	listed int  // how often they were asked for
+	dumb   bool   // it tells of no nodes
+	tried  func() // when a configuration is
+	lost   bool   // nothing that it sends reaches them
+	listed int    // how often they were asked for
 }
 
 func (s *slurm) start() {
@@ -69,6 +70,9 @@ func (s *slurm) Check(_ context.Context, files map[string]string) error {
 	s.Lock()
 	defer s.Unlock()
 	s.checks++
+	if s.tried != nil {
+		s.tried()
+	}
 	switch {
 	case strings.Contains(files["slurm.conf"], "bad"):
 		return &Rejected{"fatal: bad"}

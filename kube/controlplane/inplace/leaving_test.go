@@ -60,6 +60,58 @@ func TestChangeWaitsForJobs(t *testing.T) {
 			assert.NotEqual(t, Hash(conf(before)), inForce(w))
 		})
 	})
+	t.Run("one comes back in between", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, map[string]string{"cpu-3": "ALLOCATED+CLOUD"})
+			w.want(after)
+			wait(3 * time.Minute)
+			w.want("SlurmctldHost=here\nNodeName=cpu-[0-2] CPUs=2 State=CLOUD\n")
+			wait(time.Minute)
+			w.slurm.node("cpu-2", func(n *Node) { n.State = "ALLOCATED+CLOUD" })
+			w.want(after)
+			wait(leavingLeast - 3*time.Minute)
+			assert.Equal(t, Hash(conf(before)), inForce(w))
+			wait(4 * time.Minute)
+			assert.Equal(t, Hash(conf(after)), inForce(w))
+		})
+	})
+	t.Run("slurmctld ends meanwhile", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, map[string]string{"cpu-2": "ALLOCATED+CLOUD"})
+			w.want(after)
+			wait(5 * time.Second)
+			w.slurm.Lock()
+			w.slurm.runs, w.slurm.ended = "", time.Now()
+			w.slurm.Unlock()
+			wait(2 * silentFor)
+			text, err := os.ReadFile(filepath.Join(w.Etc, "slurm.conf"))
+			require.NoError(t, err)
+			assert.Equal(t, after, string(text), "what is wanted may be what makes it start")
+		})
+	})
+	t.Run("a job starts during the trial", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, nil)
+			w.slurm.Lock()
+			w.slurm.tried = func() { w.slurm.nodes[2].State = "ALLOCATED+CLOUD" }
+			w.slurm.Unlock()
+			w.want(after)
+			wait(time.Minute)
+			assert.Equal(t, Hash(conf(before)), inForce(w))
+		})
+	})
+	t.Run("a new pod with which the former one is no good", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := begin(t, nil)
+			require.NoError(t, writeFiles(w.Kept, conf(before+"bad\n"), 0o644, nil))
+			w.want(after)
+			again := *w.Agent
+			require.NoError(t, again.Init(t.Context()))
+			text, err := os.ReadFile(filepath.Join(w.Etc, "slurm.conf"))
+			require.NoError(t, err)
+			assert.Equal(t, after, string(text))
+		})
+	})
 	t.Run("nobody knows of jobs", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := begin(t, nil)
