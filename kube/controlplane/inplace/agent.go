@@ -69,7 +69,7 @@ type Agent struct {
 	told      bool
 	tellAt    time.Time // when telling may be tried again
 	failed    failure
-	starved   failure   // likewise, for want of memory, which another pod may have
+	starved   failure   // the same for want of memory, which another pod may have
 	ended     bool      // the slurmctld that is silent has ended by itself
 	good      string    // hash of what passed its trial last
 	installed string    // hash of what is in Etc
@@ -81,8 +81,8 @@ type Agent struct {
 	spread    spread          // of what is in force
 	up        map[string]bool // see spread
 	seen      string          // hash of what Kept had when a backup looked last
-	leaving   leaving
-	rereadAt  time.Time // when a slurmctld that stood by was told to read its files
+	leaving   leaving         // nodes that are to go
+	rereadAt  time.Time       // when a slurmctld that stood by was told to read its files
 }
 
 // Init fills the directory that slurmctld reads, before its start: with what is wanted, or, if that is refused, with what was last in force.

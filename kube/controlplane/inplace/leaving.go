@@ -3,8 +3,9 @@ package inplace
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
-	"slices"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -77,11 +78,7 @@ func (a *Agent) keepsJobs(ctx context.Context, installed, files map[string]strin
 
 // leavingFor is how long a configuration waits.
 func leavingFor(files map[string]string) time.Duration {
-	f, _ := slurmconf.ParseFile("slurm.conf", []byte(files["slurm.conf"]))
-	if f == nil {
-		return leavingLeast
-	}
-	timeout, _ := f.Get("ResumeTimeout")
+	timeout, _ := read(files).Get("ResumeTimeout")
 	seconds, _ := strconv.Atoi(timeout.Value)
 	return min(max(time.Duration(seconds)*time.Second+time.Minute, leavingLeast), leavingMost)
 }
@@ -91,32 +88,30 @@ func goneNodes(files, next map[string]string) slurmconf.Hostlist {
 	return cloudNodes(files).Minus(cloudNodes(next))
 }
 
-// cloudNodes are the nodes that are powered up and down, of slurm.conf and what it may include.
+// cloudNodes are the nodes that are powered up and down.
 func cloudNodes(files map[string]string) (nodes slurmconf.Hostlist) {
-	for _, file := range slices.Sorted(maps.Keys(files)) {
-		f, _ := slurmconf.ParseFile(file, []byte(files[file])) // what is wrong slurmctld says
-		if f == nil {
-			continue
+	byDefault := ""
+	for _, s := range read(files).All("NodeName") {
+		state := byDefault
+		if given, ok := s.Field("State"); ok {
+			state = given.Value
 		}
-		byDefault := ""
-		for _, s := range f.Settings() {
-			if !strings.EqualFold(s.Key, "NodeName") {
-				continue
-			}
-			state, given := s.Field("State")
-			if strings.EqualFold(s.Value, "DEFAULT") {
-				if given {
-					byDefault = state.Value
-				}
-				continue
-			}
-			if !given {
-				state.Value = byDefault
-			}
-			if list, err := slurmconf.ParseHostlist(s.Value); err == nil && strings.HasPrefix(strings.ToUpper(state.Value), "CLOUD") {
-				nodes = nodes.Append(list)
-			}
+		if strings.EqualFold(s.Value, "DEFAULT") {
+			byDefault = state
+		} else if list, err := slurmconf.ParseHostlist(s.Value); err == nil && strings.HasPrefix(strings.ToUpper(state), "CLOUD") {
+			nodes = nodes.Append(list)
 		}
 	}
 	return nodes
+}
+
+// read is slurm.conf with what it includes of the files. What is wrong with it slurmctld says.
+func read(files map[string]string) *slurmconf.Config {
+	c, _ := slurmconf.ReadConfig("slurm.conf", func(name string) ([]byte, error) {
+		if text, ok := files[filepath.Base(name)]; ok {
+			return []byte(text), nil
+		}
+		return nil, fs.ErrNotExist
+	})
+	return c
 }
