@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -187,4 +188,30 @@ func TestReadNobody(t *testing.T) {
 	f = doctor.FromTexts(slurmconf.Version{Major: 26, Minor: 5}, map[string]string{"slurm.conf": "nonsense\n"})
 	require.NoError(t, Read(t.Context(), Config{Namespace: "slurm"}, &f), "slurm.conf comes first")
 	assert.Nil(t, f.Access)
+}
+
+// slurmrestd tells its version to anybody: whether the token is good the nodes show.
+func TestReadRefused(t *testing.T) {
+	for name, tt := range map[string]struct{ status, number int }{"a token of another key": {http.StatusNetworkAuthenticationRequired, 1007}, "slurmctld is busy": {http.StatusInternalServerError, 5004}} {
+		t.Run(name, func(t *testing.T) {
+			behind := slurmctld(t, 0).Config.Handler
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !strings.HasSuffix(r.URL.Path, "/nodes/") {
+					behind.ServeHTTP(w, r)
+					return
+				}
+				w.WriteHeader(tt.status)
+				fmt.Fprintf(w, `{"errors":[{"error_number":%d,"error":"Protocol authentication error"}]}`, tt.number)
+			}))
+			t.Cleanup(server.Close)
+			f := facts(t)
+			require.NoError(t, Read(t.Context(), Config{
+				Kubernetes: apiServer(t), Namespace: "slurm", Slurmrestd: &slurmrest.Config{Server: server.URL, Token: slurmrest.Static("x"), Retries: -1, Log: slog.New(slog.DiscardHandler)},
+				Lookup: func(context.Context, string) ([]string, error) { return nil, assert.AnError },
+			}, &f))
+			refused := tt.number == 1007
+			assert.Equal(t, refused, strings.Contains(f.Access.SlurmrestdError, "the token was refused"), f.Access.SlurmrestdError)
+			assert.Equal(t, !refused, strings.Contains(strings.Join(f.Unread, "\n"), "nodes of slurmctld: "), "%q", f.Unread)
+		})
+	}
 }
