@@ -140,7 +140,7 @@ func slurmdbdPod(a *v1alpha1.Accounting) corev1.PodSpec {
 // slurmdbdFiles makes the files slurmdbd's own.
 func slurmdbdFiles(a *v1alpha1.Accounting) corev1.Container {
 	f := container("files", containerOf(a.Spec.Slurmdbd), "/bin/sh", "-euc", "umask 077; cp "+dbdWantedDir+"/* "+etcDir+"/; chmod 0600 "+etcDir+"/*")
-	f.Args, f.Resources = nil, small()
+	f.Args = nil
 	f.VolumeMounts = []corev1.VolumeMount{{Name: "config", MountPath: dbdWantedDir, ReadOnly: true}, {Name: "etc-slurm", MountPath: etcDir}}
 	return f
 }

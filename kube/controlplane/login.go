@@ -101,7 +101,7 @@ func loginPod(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, o *v1alpha1
 	spec.Volumes = append(spec.Volumes, sshd.KeyVolumes(hostKeysName(s), &s.Spec.SSHOptions, items(configMap(loginName(s.Name)), sshd.RootKeys))...)
 	spec.Volumes = append(spec.Volumes, sshd.UserVolumes(&s.Spec.UserOptions)...)
 	if s.Spec.SssdConfRef != nil {
-		sssd := container(ContainerSSSD, &v1alpha1.ContainerOptions{Image: o.Image, ImagePullPolicy: o.ImagePullPolicy})
+		sssd := container(ContainerSSSD, sidecar(&o.ContainerOptions, s.Spec.Sssd))
 		spec.Containers = append(spec.Containers, sshd.SSSD(sssd, &s.Spec.UserOptions))
 	}
 	options(&spec, &s.Spec.Template)
@@ -138,7 +138,7 @@ func loginSshd(s *v1alpha1.LoginSet, o *v1alpha1.DaemonOptions) corev1.Container
 // sackd is the only one with the key of auth/slurm: it vouches for who asks on its socket, by the kernel's word. It fetches slurm.conf from slurmctld,
 // which tells it of changes.
 func sackd(s *v1alpha1.LoginSet, controller *v1alpha1.Controller, o *v1alpha1.DaemonOptions, settings Settings) corev1.Container {
-	c := container(ContainerSackd, &v1alpha1.ContainerOptions{Image: o.Image, ImagePullPolicy: o.ImagePullPolicy},
+	c := container(ContainerSackd, sidecar(&o.ContainerOptions, s.Spec.Sackd),
 		"/usr/sbin/sackd", "-D", // the whole path: with a new configuration it calls itself again by this name (sackd.c, _try_to_reconfig)
 		"--conf-server", confServer(controller, settings))
 	// The key is root's, mode 0440: sackd wants one that others cannot read, and there is no fsGroup.

@@ -260,3 +260,25 @@ func TestPageAndTraces(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, manifests(t, objects), "9445", "there is no bridge")
 }
+
+// With a ResourceQuota of limits Kubernetes makes no pod of which a container has none.
+func TestEveryContainerMayHaveLimits(t *testing.T) {
+	limits := corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
+	container, beside := v1alpha1.ContainerOptions{Image: "slurm:1", Resources: limits}, &v1alpha1.SidecarOptions{Resources: limits}
+	daemon := &v1alpha1.DaemonOptions{ContainerOptions: container}
+	c := controller(func(c *v1alpha1.Controller) {
+		c.Spec.Slurmctld, c.Spec.Bridge, c.Spec.Slurmrestd, c.Spec.Reconfigure = daemon, &v1alpha1.BridgeOptions{ContainerOptions: container}, beside, beside
+	})
+	pods := map[string]corev1.PodSpec{
+		"slurmctld": slurmctldPod(c, settings),
+		"slurmdbd":  slurmdbdPod(accounting(func(a *v1alpha1.Accounting) { a.Spec.Slurmdbd = daemon })),
+		"login": loginPod(loginSet(func(s *v1alpha1.LoginSet) {
+			s.Spec.SssdConfRef, s.Spec.Sackd, s.Spec.Sssd = &v1alpha1.KeyRef{Name: "sssd", Key: "sssd.conf"}, beside, beside
+		}), c, daemon, settings),
+	}
+	for name, pod := range pods {
+		for _, one := range slices.Concat(pod.InitContainers, pod.Containers) {
+			assert.Equal(t, limits, one.Resources, "%s: %s", name, one.Name)
+		}
+	}
+}

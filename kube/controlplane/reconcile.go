@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -125,14 +127,12 @@ func lasting(err error) bool {
 // prepare sees that the Controller can be carried out, makes its keys, and gives its configuration files. full is the Controller with the keys of its
 // Accounting, which is nil if it has none.
 func (l *Loop) prepare(ctx context.Context, c, full *v1alpha1.Controller, accounting *v1alpha1.Accounting, seen *SeenController) (map[string]string, error) {
-	all, err := l.controllers.Controllers(c.Namespace).List(everything)
+	all, err := l.controllers.List(everything)
 	if err != nil {
 		return nil, err
 	}
-	for _, other := range all {
-		if other.Name != c.Name && ClusterName(other) == ClusterName(c) && older(other, c) {
-			return nil, &Problem{"ClusterNameTaken", fmt.Sprintf("Controller %s of this namespace has the cluster name %s already: delete this one, and make it anew with another spec.clusterName", other.Name, ClusterName(c))}
-		}
+	if taken := nameTaken(c, all, l.slurmdbdOf); taken != nil {
+		return nil, taken
 	}
 	kept := l.keptKeys(ctx, full)
 	if accounting == nil && kept != nil {
@@ -224,9 +224,44 @@ func (l *Loop) files(ctx context.Context, namespace, field string, refs []v1alph
 	return all, nil
 }
 
+// nameTaken says who of all had the cluster name of a Controller first: in its namespace, or with the same slurmdbd, which tells clusters apart by their names. slurmdbd
+// is a Controller's, "" if it has none. A slurmctld outside may be the Controller of several namespaces.
+func nameTaken(c *v1alpha1.Controller, all []*v1alpha1.Controller, slurmdbd func(*v1alpha1.Controller) string) *Problem {
+	for _, other := range all {
+		here := other.Namespace == c.Namespace
+		if here && other.Name == c.Name || ClusterName(other) != ClusterName(c) || !older(other, c) {
+			continue
+		}
+		where := "of this namespace"
+		if !here {
+			if address := slurmdbd(c); c.Spec.External != nil || address == "" || slurmdbd(other) != address {
+				continue
+			}
+			where = fmt.Sprintf("of namespace %s, which has the same slurmdbd,", other.Namespace)
+		}
+		return &Problem{"ClusterNameTaken", fmt.Sprintf("Controller %s %s has the cluster name %s already: delete this one, and make it anew with another spec.clusterName", other.Name, where, ClusterName(c))}
+	}
+	return nil
+}
+
+// slurmdbdOf is where the slurmdbd of a Controller is, "" if it has none.
+func (l *Loop) slurmdbdOf(c *v1alpha1.Controller) string {
+	if c.Spec.AccountingRef == nil {
+		return ""
+	}
+	a, err := l.accountings.Accountings(c.Namespace).Get(c.Spec.AccountingRef.Name)
+	if err != nil { // there is none yet
+		return ""
+	}
+	host, port := dbdAddress(a, l.o.Settings)
+	// A Service has longer and shorter names.
+	host = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(strings.TrimSuffix(host, ".")), "."+l.o.Settings.ClusterDomain), ".svc")
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
 func older(a, b *v1alpha1.Controller) bool {
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.Name < b.Name
+		return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
 	}
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }

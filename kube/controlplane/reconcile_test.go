@@ -93,3 +93,41 @@ func TestFilesOfAnyBytes(t *testing.T) {
 	assert.Equal(t, map[string]string{"a.conf": "a", "b.conf": "b"}, config.Data)
 	assert.Equal(t, map[string][]byte{"more.conf": []byte(latin)}, config.BinaryData)
 }
+
+// slurmdbd tells clusters apart by their names alone.
+func TestNameTaken(t *testing.T) {
+	one := func(namespace, name, clusterName, slurmdbd string) *v1alpha1.Controller {
+		return &v1alpha1.Controller{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"slurmdbd": slurmdbd}},
+			Spec:       v1alpha1.ControllerSpec{ClusterName: clusterName},
+		}
+	}
+	outside := one("b", "tide", "", "dbd:6819")
+	outside.Spec.External = &v1alpha1.ExternalController{Host: "head"}
+	late := one("a", "tide", "", "dbd:6819")
+	late.CreationTimestamp = metav1.Unix(2, 0)
+	for name, test := range map[string]struct {
+		c, other *v1alpha1.Controller
+		want     string
+	}{
+		"itself":                  {one("a", "tide", "", "dbd:6819"), one("a", "tide", "", "dbd:6819"), ""},
+		"its namespace":           {one("a", "tide2", "tide", ""), one("a", "tide", "", ""), "Controller tide of this namespace has the cluster name tide already"},
+		"another name":            {one("a", "tide2", "", ""), one("a", "tide", "", ""), ""},
+		"a namespace beside":      {one("b", "tide", "", ""), one("a", "tide", "", ""), ""},
+		"one slurmdbd":            {one("b", "tide", "", "dbd:6819"), one("a", "tide", "", "dbd:6819"), "Controller tide of namespace a, which has the same slurmdbd, has the cluster name tide already"},
+		"of two, the first":       {one("a", "tide", "", "dbd:6819"), one("b", "tide", "", "dbd:6819"), ""},
+		"by time":                 {one("b", "tide", "", "dbd:6819"), late, ""},
+		"two slurmdbds":           {one("b", "tide", "", "dbd:6819"), one("a", "tide", "", "dbd:6820"), ""},
+		"outside, of two objects": {outside, one("a", "tide", "", "dbd:6819"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			taken := nameTaken(test.c, []*v1alpha1.Controller{test.c, test.other}, func(c *v1alpha1.Controller) string { return c.Annotations["slurmdbd"] })
+			if test.want == "" {
+				assert.Nil(t, taken)
+				return
+			}
+			require.NotNil(t, taken)
+			assert.Equal(t, test.want+": delete this one, and make it anew with another spec.clusterName", taken.Message)
+		})
+	}
+}

@@ -165,9 +165,7 @@ func initialConfig(c *v1alpha1.Controller) corev1.Container {
 
 // reconfigure gives slurmctld new configurations that it has found good.
 func reconfigure(c *v1alpha1.Controller, name, command string) corev1.Container {
-	r := container(name, containerOf(c.Spec.Slurmctld), programDir+"/reconfigure", command)
-	r.Args = nil
-	r.Resources = small()
+	r := container(name, besideSlurmctld(c, c.Spec.Reconfigure), programDir+"/reconfigure", command)
 	r.Env = append(r.Env, fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_NAMESPACE", "metadata.namespace"))
 	r.VolumeMounts = []corev1.VolumeMount{
 		{Name: "etc-slurm", MountPath: etcDir},
@@ -230,8 +228,7 @@ func slurmrestd(o *v1alpha1.ContainerOptions, address string, records bool) core
 
 // bridgesSlurmrestd is the one that the bridge uses; nobody else reaches it.
 func bridgesSlurmrestd(c *v1alpha1.Controller) corev1.Container {
-	r := slurmrestd(containerOf(c.Spec.Slurmctld), "127.0.0.1", false)
-	r.Args, r.Resources = nil, small() // those are slurmctld's
+	r := slurmrestd(besideSlurmctld(c, c.Spec.Slurmrestd), "127.0.0.1", false)
 	r.SecurityContext.RunAsUser, r.SecurityContext.RunAsGroup = new(uidSlurmrest), new(uidSlurmrest)
 	return r
 }
@@ -308,6 +305,19 @@ func certificate(tls *v1alpha1.ServerTLS) corev1.VolumeProjection {
 		secret.Items = append(secret.Items, corev1.KeyToPath{Key: key, Path: key, Mode: new(int32(0o440))})
 	}
 	return corev1.VolumeProjection{Secret: secret}
+}
+
+// besideSlurmctld are the options of a container that has slurmctld's image and environment.
+func besideSlurmctld(c *v1alpha1.Controller, o *v1alpha1.SidecarOptions) *v1alpha1.ContainerOptions {
+	its := containerOf(c.Spec.Slurmctld)
+	all := sidecar(its, o)
+	all.Env = its.Env
+	return all
+}
+
+// sidecar are the options of a container that has another's image.
+func sidecar(other *v1alpha1.ContainerOptions, o *v1alpha1.SidecarOptions) *v1alpha1.ContainerOptions {
+	return &v1alpha1.ContainerOptions{Image: other.Image, ImagePullPolicy: other.ImagePullPolicy, Resources: cmp.Or(o, &v1alpha1.SidecarOptions{}).Resources}
 }
 
 // container is one with the user's options, and without rights. What it writes goes to volumes.

@@ -3,6 +3,8 @@
 package integration
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,8 +28,8 @@ func (p *plane) testChange(t *testing.T) {
 	require.NoError(t, syscall.Kill(slurmd, syscall.SIGSTOP))
 	t.Cleanup(func() { _ = syscall.Kill(slurmd, syscall.SIGCONT) }) // it runs already, unless the test failed
 	began := time.Now()
-	// NoCtldInAddrAny counts from slurmctld's next start on, in testRefused.
-	p.setExtra("SuspendTime=7 # seconds\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nSchedulerParameters=bf_max_job_test=77\nCommunicationParameters=NoCtldInAddrAny\n")
+	const extra = "SuspendTime=7 # seconds\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\nSchedulerParameters=bf_max_job_test=77\n"
+	p.setExtra(extra)
 	p.eventually("only the node to be waited for", func() (bool, string) {
 		one := meta.FindStatusCondition(p.controller().Status.Conditions, v1alpha1.ConditionConfigInForce)
 		return one.Reason == "Pending" && one.Message == "slurmctld runs with the configuration; slurmd has not read it yet on "+node, one.Message
@@ -41,8 +43,33 @@ func (p *plane) testChange(t *testing.T) {
 	assert.Contains(t, p.setting("SchedulerParameters"), "bf_max_job_test=77")
 	assert.Contains(t, p.setting("SchedulerParameters"), "batch_sched_delay=0", "lists are merged")
 	assert.Equal(t, before, p.restarts())
+
+	// Only what slurmctld cannot read anew starts it anew: at which addresses it listens. The job does not mind.
+	assert.Contains(t, p.listeners(), "00000000:1AA1")
+	p.setExtra(extra + "CommunicationParameters=NoCtldInAddrAny\n")
+	p.waitInForce()
+	assert.Equal(t, oneMore(before, "slurmctld"), p.restarts())
+	assert.NotContains(t, p.listeners(), "00000000:1AA1")
 	p.waitJob(id, "COMPLETED")
 	assert.Equal(t, "0", p.jobField(id, "Restarts"))
+}
+
+// oneMore is what restarts gives after a container has started once more.
+func oneMore(restarts, container string) string {
+	fields := strings.Fields(restarts)
+	for i, field := range fields {
+		if count, ok := strings.CutPrefix(field, container+"="); ok {
+			n, _ := strconv.Atoi(count)
+			fields[i] = fmt.Sprintf("%s=%d", container, n+1)
+		}
+	}
+	return strings.Join(fields, " ")
+}
+
+// listeners are the kernel's lines of sockets that listen in slurmctld's pod: SlurmctldPort is 1AA1.
+func (p *plane) listeners() string {
+	p.t.Helper()
+	return p.slurm("grep", " 00000000:0000 0A ", "/proc/net/tcp")
 }
 
 // slurmdStart is when a node's slurmd has started last, as slurmctld has been told.

@@ -103,6 +103,16 @@ type ControllerSpec struct {
 	// +optional
 	Bridge *BridgeOptions `json:"bridge,omitempty"`
 
+	// The slurmrestd that the bridge asks.
+	//
+	// +optional
+	Slurmrestd *SidecarOptions `json:"slurmrestd,omitempty"`
+
+	// The container that tries configurations, and the one that does so at the start: the slurmctld of a trial runs in it, and needs the memory that slurmctld starts with.
+	//
+	// +optional
+	Reconfigure *SidecarOptions `json:"reconfigure,omitempty"`
+
 	// Settings of the pod.
 	//
 	// +optional

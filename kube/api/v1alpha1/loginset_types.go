@@ -63,6 +63,16 @@ type LoginSetSpec struct {
 	// +optional
 	Login *DaemonOptions `json:"login,omitempty"`
 
+	// sackd, through which the pod speaks to Slurm.
+	//
+	// +optional
+	Sackd *SidecarOptions `json:"sackd,omitempty"`
+
+	// sssd, if there is a sssdConfRef.
+	//
+	// +optional
+	Sssd *SidecarOptions `json:"sssd,omitempty"`
+
 	// Settings of the pods.
 	//
 	// +optional

@@ -64,6 +64,14 @@ type DaemonOptions struct {
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 }
 
+// SidecarOptions are the settings of a container that Slurmtide puts beside a daemon, with its image.
+type SidecarOptions struct {
+	// Requests and limits. Default: small requests, no limits.
+	//
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+}
+
 // ProbeOptions are the times of a probe. Those that are not given are Slurmtide's, or else Kubernetes'.
 type ProbeOptions struct {
 	// Seconds after the container's start until the first probe.

@@ -37,6 +37,8 @@ type Slurm interface {
 	Check(ctx context.Context, files map[string]string) error
 	// Reconfigure asks the running one to read its files. After an error it may read them all the same.
 	Reconfigure(ctx context.Context) error
+	// Stop ends the running one, which Kubernetes starts again then.
+	Stop(ctx context.Context) error
 	// BootTime is the second in which the running one began to read its files last. It fails while it does not answer.
 	BootTime(ctx context.Context) (time.Time, error)
 	// Nodes are all that the running one knows.

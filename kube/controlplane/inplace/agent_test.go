@@ -21,14 +21,15 @@ import (
 // slurm is a slurmctld that reads a directory. A slurm.conf with "bad" in it is refused, one with "fatal" in it is accepted on trial and ends it, with "hang" it waits.
 type slurm struct {
 	sync.Mutex
-	etc    string
-	runs   string // what it runs with; "" if it does not
-	boot   time.Time
-	ended  time.Time // when it ended by itself last
-	checks int
-	asked  int  // to read its files
-	deaf   bool // it says that it did not hear that, and reads nothing
-	away   bool // it does not answer
+	etc     string
+	runs    string // what it runs with; "" if it does not
+	boot    time.Time
+	ended   time.Time // when it ended by itself last
+	checks  int
+	asked   int  // to read its files
+	stopped int  // to start anew
+	deaf    bool // it says that it did not hear that, and reads nothing
+	away    bool // it does not answer
 
 	rereads int // by one that stands by
 
@@ -97,6 +98,14 @@ func (s *slurm) Reconfigure(ctx context.Context) error {
 	s.Lock()
 	defer s.Unlock()
 	s.send()
+	return nil
+}
+
+func (s *slurm) Stop(context.Context) error {
+	s.start() // Kubernetes does
+	s.Lock()
+	defer s.Unlock()
+	s.stopped++
 	return nil
 }
 
@@ -255,6 +264,35 @@ func TestChange(t *testing.T) {
 		wait(time.Hour)
 		assert.Equal(t, 1, w.checks(), "at rest nothing is tried")
 		assert.Len(t, w.reports(), 2, "nor told")
+	})
+}
+
+// slurmctld keeps the port that it has, whatever it reads.
+func TestStartedAnewForItsAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.want("MessageTimeout=20")
+		defer w.start()()
+		wait(time.Second)
+		for i, test := range []struct {
+			text    string
+			stopped int
+		}{
+			{"MessageTimeout=20\nCommunicationParameters=CheckGhalQuiesce", 0},
+			{"MessageTimeout=20\nCommunicationParameters=CheckGhalQuiesce,NoCtldInAddrAny", 1},
+			{"MessageTimeout=30\nCommunicationParameters=noctldinaddrany", 1},
+			{"MessageTimeout=30\nCommunicationParameters=noctldinaddrany,EnableIPv6", 2},
+			{"MessageTimeout=30", 3},
+		} {
+			w.want(test.text)
+			wait(5 * time.Second)
+			assert.Equal(t, test.text, w.runs())
+			assert.Equal(t, Report{InForce: Hash(conf(test.text))}, w.last())
+			w.slurm.Lock()
+			assert.Equal(t, test.stopped, w.slurm.stopped, test.text)
+			assert.Equal(t, i+1-test.stopped, w.slurm.asked, test.text)
+			w.slurm.Unlock()
+		}
 	})
 }
 

@@ -93,7 +93,16 @@ func (a *Agent) ask(ctx context.Context) error {
 		return nil
 	}
 	a.remember(ctx)
-	if err := a.Slurm.Reconfigure(ctx); err != nil {
+	anew, err := a.listensElsewhere()
+	if err != nil {
+		return err
+	}
+	read := a.Slurm.Reconfigure
+	if anew {
+		a.Log.Info("slurmctld is started anew, since it is to listen at other addresses")
+		read = a.Slurm.Stop
+	}
+	if err := read(ctx); err != nil {
 		// It may be about to read them all the same, if it was only slow to say so: its boot time tells.
 		a.askAt = a.Now().Add(askAgain)
 		if a.report.Rejected == "" {
@@ -103,6 +112,26 @@ func (a *Agent) ask(ctx context.Context) error {
 	}
 	a.askAt = a.Now().Add(askEvery)
 	return nil
+}
+
+// listensElsewhere tells whether what is installed has slurmctld listen at other addresses than what was last in force. When it
+// reads its files anew it keeps the port that it has opened at its start (controller.c, _open_ports).
+func (a *Agent) listensElsewhere() (bool, error) {
+	installed, err := a.readEtc()
+	if err != nil {
+		return false, err
+	}
+	kept, err := a.readKept()
+	return len(kept) > 0 && addresses(installed) != addresses(kept), err
+}
+
+// addresses are the words of CommunicationParameters by which slurmctld opens its port.
+func addresses(files map[string]string) (by [2]bool) {
+	words, _ := read(files).Get("CommunicationParameters")
+	for i, word := range []string{"noctldinaddrany", "enableipv6"} {
+		by[i] = strings.Contains(strings.ToLower(words.Value), word) // as it looks for them
+	}
+	return by
 }
 
 // goBack puts what was last in force in place of what has ended slurmctld at its start, though it was good on trial: a NodeSet

@@ -235,6 +235,12 @@ func (l Local) Reconfigure(ctx context.Context) error {
 	return err
 }
 
+// Stop implements Slurm. Nodes and their jobs are left alone.
+func (l Local) Stop(ctx context.Context) error {
+	_, err := l.scontrol(ctx, "shutdown", "slurmctld")
+	return err
+}
+
 // BootTime implements Slurm.
 func (l Local) BootTime(ctx context.Context) (time.Time, error) {
 	out, err := l.scontrol(ctx, "show", "config")
