@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/powersave"
 )
 
 const (
@@ -72,6 +73,7 @@ nodeSets:
 		assert.Equal(t, "0", c.jobField(id, "Restarts"))
 		c.waitZero("cpu-[0-2]")
 	})
+	sub("a cordoned host", c.testCordon)
 	sub("helm test", c.testHelmTest)
 	sub("refused", c.testServerRefuses)
 	sub("secrets in use", c.testSecrets)
@@ -133,6 +135,27 @@ func (c *charts) testInstall(t *testing.T) {
 	t.Logf("CRDs and dry runs %v, from the first install to sinfo, without dry runs, %v", checks.Round(100*time.Millisecond), took.Round(100*time.Millisecond))
 	assert.Less(t, took, installLimit)
 	c.waitInForce()
+}
+
+// testCordon lets a bridge that slurmtide controller has started look after hosts. It sees by itself that it may.
+func (c *charts) testCordon(t *testing.T) {
+	id := c.sbatch("sleep 600", "-N1")
+	c.waitJob(id, "RUNNING")
+	node := c.jobField(id, "BatchHost")
+	host := c.slurmdPods()[node].Spec.NodeName
+	c.cordon(host, true)
+	helm(t, "upgrade", "tide", "helm/slurm", "-n", c.ns, "-f", c.values, "--set", "controller.hosts.enabled=true")
+	began := time.Now()
+	c.waitNodes(node, powersave.NodeDrain, 0)
+	t.Logf("drained %v after the bridge may look at hosts", time.Since(began).Round(100*time.Millisecond))
+	assert.Contains(t, c.slurm("scontrol", "--oneliner", "show", "node", node), "Reason=slurmtide: host: "+host+" is cordoned")
+	assert.Equal(t, "RUNNING", c.jobField(id, "JobState"))
+	c.cordon(host, false)
+	c.waitNodes(node, 0, powersave.NodeDrain)
+	assert.Equal(t, "0", c.jobField(id, "Restarts"))
+	c.slurm("scancel", id)
+	helm(t, "rollback", "tide", "1", "-n", c.ns)
+	c.waitZero("cpu-[0-2]")
 }
 
 func (c *charts) testHelmTest(t *testing.T) {

@@ -58,6 +58,7 @@ func testLogin(t *testing.T, version string) {
 	p.waitLogin("Answers", "1 of 1 let users in")
 	t.Logf("users are let in after %v", time.Since(began).Round(100*time.Millisecond))
 	p.part("a user comes", p.testLoginUser)
+	p.part("from outside", p.testLoginOutside)
 	p.part("nobody else comes", p.testLoginRefused)
 	p.part("jobs from zero", p.testLoginJobs)
 	p.part("what the pod can do", p.testLoginRights)
@@ -283,6 +284,61 @@ func (p *plane) testLoginUser(t *testing.T) {
 	fingerprint := strings.Fields(known)[1]
 	assert.Contains(t, strings.Join(p.loginSet("tide").Status.HostKeys, "\n"), fingerprint)
 	assert.Contains(t, p.alice("sinfo -h -o '%P %D %t'"), "cpu* 3 idle~")
+}
+
+// testLoginOutside comes to a port of the host, and to the address of a load balancer. Its maker is played by the test: kube-proxy does the rest.
+func (p *plane) testLoginOutside(t *testing.T) {
+	reached := func(host string, port int32) error {
+		_, err := p.sshTo("alice", "alice", host, "true", "-p", fmt.Sprint(port), "-o", "StrictHostKeyChecking=yes", "-o", "HostKeyAlias=tide-login", "-o", "ConnectTimeout=3")
+		return err
+	}
+	let := func(what, host string, port int32) {
+		t.Helper()
+		p.eventually(what, func() (bool, string) { err := reached(host, port); return err == nil, fmt.Sprint(err) })
+	}
+	services := p.kube.CoreV1().Services(p.ns)
+	service := func(of corev1.ServiceType) (s *corev1.Service) {
+		t.Helper()
+		p.eventually("a Service of type "+string(of), func() (bool, string) {
+			var err error
+			s, err = services.Get(p.ctx, "tide-login", metav1.GetOptions{})
+			require.NoError(t, err)
+			return s.Spec.Type == of, string(s.Spec.Type)
+		})
+		return s
+	}
+	hosts, err := p.kube.CoreV1().Nodes().List(p.ctx, metav1.ListOptions{})
+	require.NoError(t, err)
+	host := ""
+	for _, address := range hosts.Items[0].Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			host = address.Address
+		}
+	}
+
+	p.editLoginSet(func(s *v1alpha1.LoginSet) { s.Spec.Service = v1alpha1.LoginService{Type: corev1.ServiceTypeNodePort} })
+	port := service(corev1.ServiceTypeNodePort).Spec.Ports[0].NodePort
+	require.NotZero(t, port)
+	let("a host's port to lead to a login pod", host, port)
+
+	const balancer = "198.51.100.7"
+	p.editLoginSet(func(s *v1alpha1.LoginSet) {
+		s.Spec.Service = v1alpha1.LoginService{Type: corev1.ServiceTypeLoadBalancer, Port: 2200, LoadBalancerSourceRanges: []string{"0.0.0.0/0"}}
+	})
+	made := service(corev1.ServiceTypeLoadBalancer)
+	made.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: balancer}}
+	_, err = services.UpdateStatus(p.ctx, made, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	let("the load balancer to lead to a login pod", balancer, 2200)
+	p.editLoginSet(func(s *v1alpha1.LoginSet) { s.Spec.Service.LoadBalancerSourceRanges = []string{"203.0.113.0/24"} })
+	p.eventually("others than those of its networks to be kept out", func() (bool, string) {
+		err := reached(balancer, 2200)
+		return err != nil && strings.Contains(err.Error(), "timed out"), fmt.Sprint(err)
+	})
+
+	p.editLoginSet(func(s *v1alpha1.LoginSet) { s.Spec.Service = v1alpha1.LoginService{} })
+	assert.Zero(t, service(corev1.ServiceTypeClusterIP).Spec.Ports[0].NodePort)
+	let("the Service's own name to lead to a login pod again", "tide-login", 22)
 }
 
 func (p *plane) testLoginRefused(t *testing.T) {

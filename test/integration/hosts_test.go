@@ -207,17 +207,6 @@ func TestHostTrouble(t *testing.T) {
 	})
 }
 
-// cordon makes the host take no more pods, as kubectl cordon does, or takes that back, also when the test ends.
-func (c *cluster) cordon(host string, yes bool) {
-	c.t.Helper()
-	patch := []byte(`{"spec":{"unschedulable":` + strconv.FormatBool(yes) + `}}`)
-	_, err := c.kube.CoreV1().Nodes().Patch(c.ctx, host, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	require.NoError(c.t, err)
-	if yes {
-		c.t.Cleanup(func() { c.cordon(host, false) })
-	}
-}
-
 // hostCondition is what node-problem-detector does of a kernel that hangs, or of one that does so no longer. The kubelet leaves conditions of others alone.
 func (c *cluster) hostCondition(host string, bad bool) {
 	c.t.Helper()
