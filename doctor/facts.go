@@ -95,12 +95,7 @@ func (f *Facts) at(p slurmconf.Position) slurmconf.Position {
 
 // cloud are the lines of nodes that slurmctld powers up.
 func (f *Facts) cloud() []slurmconf.NodeLine {
-	return slices.DeleteFunc(slices.Clone(f.Cluster.Nodes), func(n slurmconf.NodeLine) bool { return !IsCloud(n) })
-}
-
-// IsCloud tells whether slurmctld powers up a line's nodes; Slurm reads the state in any case.
-func IsCloud(n slurmconf.NodeLine) bool {
-	return strings.HasPrefix(strings.ToUpper(n.State.V), "CLOUD")
+	return slices.DeleteFunc(slices.Clone(f.Cluster.Nodes), func(n slurmconf.NodeLine) bool { return !slurmconf.IsCloud(n.State.V) })
 }
 
 // saves tells whether power saving has something to do.

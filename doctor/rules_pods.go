@@ -47,7 +47,7 @@ func processPlugins(f *Facts) []Finding {
 	}
 	// Other nodes may have use for cgroups, and slurmctld does not start with X11 beside linuxproc: common/read_config.c.
 	_, x11 := f.word("PrologFlags", "X11")
-	alone := !slices.ContainsFunc(f.Cluster.Nodes, func(n slurmconf.NodeLine) bool { return !IsCloud(n) })
+	alone := !slices.ContainsFunc(f.Cluster.Nodes, func(n slurmconf.NodeLine) bool { return !slurmconf.IsCloud(n.State.V) })
 	var out []Finding
 	for _, one := range []struct{ key, better string }{
 		{"ProctrackType", "proctrack/linuxproc"}, {"TaskPlugin", "task/none"}, {"JobAcctGatherType", gather},

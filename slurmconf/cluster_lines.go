@@ -24,6 +24,9 @@ type NodeLine struct {
 	inherited Setting
 }
 
+// IsCloud tells whether slurmctld powers nodes of a State up and down. It reads the word in any case, with more behind it.
+func IsCloud(state string) bool { return strings.HasPrefix(strings.ToUpper(state), "CLOUD") }
+
 // notInherited are fields that Slurm does not take from DEFAULT lines. Sources: _parse_nodename, _parse_partitionname.
 func notInherited(key string, partition bool) bool {
 	switch strings.ToLower(key) {

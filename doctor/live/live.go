@@ -151,7 +151,7 @@ func lookUp(ctx context.Context, c Config, f *doctor.Facts) {
 		return
 	}
 	for _, n := range f.Cluster.Nodes {
-		if !doctor.IsCloud(n) || n.Names.Len() == 0 {
+		if !slurmconf.IsCloud(n.State.V) || n.Names.Len() == 0 {
 			continue
 		}
 		f.Access.Name = n.Address(0)

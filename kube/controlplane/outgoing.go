@@ -197,7 +197,7 @@ func same(as slurmconf.Setting) func(slurmconf.Setting) bool {
 
 // cloudLine are the nodes of a line that are powered up and down.
 func cloudLine(s slurmconf.Setting) (nodes slurmconf.Hostlist, ok bool) {
-	if state, _ := s.Field("State"); !strings.HasPrefix(strings.ToUpper(state.Value), "CLOUD") {
+	if state, _ := s.Field("State"); !slurmconf.IsCloud(state.Value) {
 		return nodes, false
 	}
 	nodes, err := slurmconf.ParseHostlist(s.Value)

@@ -98,7 +98,7 @@ func cloudNodes(files map[string]string) (nodes slurmconf.Hostlist) {
 		}
 		if strings.EqualFold(s.Value, "DEFAULT") {
 			byDefault = state
-		} else if list, err := slurmconf.ParseHostlist(s.Value); err == nil && strings.HasPrefix(strings.ToUpper(state), "CLOUD") {
+		} else if list, err := slurmconf.ParseHostlist(s.Value); err == nil && slurmconf.IsCloud(state) {
 			nodes = nodes.Append(list)
 		}
 	}
