@@ -97,12 +97,12 @@ func (a *Agent) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	read := a.Slurm.Reconfigure
+	have := a.Slurm.Reconfigure
 	if anew {
 		a.Log.Info("slurmctld is started anew, since it is to listen at other addresses")
-		read = a.Slurm.Stop
+		have = a.Slurm.Stop
 	}
-	if err := read(ctx); err != nil {
+	if err := have(ctx); err != nil {
 		// It may be about to read them all the same, if it was only slow to say so: its boot time tells.
 		a.askAt = a.Now().Add(askAgain)
 		if a.report.Rejected == "" {
