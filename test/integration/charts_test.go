@@ -48,6 +48,7 @@ func testCharts(t *testing.T, version string) {
 	require.NoError(t, os.WriteFile(c.values, []byte(`
 image: {tag: "`+version+`"}
 controller:
+  hosts: {enabled: true}
   spec:
     persistence: {storageClassName: ""}
     extraConf: "SuspendTime=5\nSuspendTimeout=40\nResumeTimeout=120\nMessageTimeout=20\n"
@@ -137,24 +138,20 @@ func (c *charts) testInstall(t *testing.T) {
 	c.waitInForce()
 }
 
-// testCordon lets a bridge that slurmtide controller has started look after hosts. It sees by itself that it may.
+// testCordon sees that a bridge that slurmtide controller has started looks after hosts.
 func (c *charts) testCordon(t *testing.T) {
 	id := c.sbatch("sleep 600", "-N1")
 	c.waitJob(id, "RUNNING")
 	node := c.jobField(id, "BatchHost")
 	host := c.slurmdPods()[node].Spec.NodeName
 	c.cordon(host, true)
-	helm(t, "upgrade", "tide", "helm/slurm", "-n", c.ns, "-f", c.values, "--set", "controller.hosts.enabled=true")
-	began := time.Now()
 	c.waitNodes(node, powersave.NodeDrain, 0)
-	t.Logf("drained %v after the bridge may look at hosts", time.Since(began).Round(100*time.Millisecond))
 	assert.Contains(t, c.slurm("scontrol", "--oneliner", "show", "node", node), "Reason=slurmtide: host: "+host+" is cordoned")
 	assert.Equal(t, "RUNNING", c.jobField(id, "JobState"))
 	c.cordon(host, false)
 	c.waitNodes(node, 0, powersave.NodeDrain)
 	assert.Equal(t, "0", c.jobField(id, "Restarts"))
 	c.slurm("scancel", id)
-	helm(t, "rollback", "tide", "1", "-n", c.ns)
 	c.waitZero("cpu-[0-2]")
 }
 
