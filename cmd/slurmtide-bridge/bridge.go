@@ -101,7 +101,8 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	tls, err := daemon.TLS(c, log)
+	registry := daemon.NewRegistry()
+	tls, err := daemon.TLS(c, log, registry)
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,6 @@ func runBridge(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	registry := daemon.NewRegistry()
 	kubeConfig.Wrap(measure.NewKubernetes(registry).Transport)
 	var b *bridge.Bridge // set before kube.Run can report anything
 	var d *loop.Loop     // likewise

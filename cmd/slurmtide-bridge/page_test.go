@@ -104,6 +104,8 @@ func testPageAddress(t *testing.T, scheme string, known, stranger *http.Client, 
 		assert.Equal(t, http.StatusOK, status, url)
 		assert.Contains(t, text, want)
 	}
+	_, text := look(known, metrics+"/metrics")
+	assert.Equal(t, stranger != nil, strings.Contains(text, "\nslurmtide_bridge_certificate_expiry_timestamp_seconds "), "with a certificate alone, as docs/metrics.md has it")
 	if stranger != nil {
 		for url, want := range map[string]int{address: 401, address + "/events": 401, metrics + "/metrics": 401, metrics + "/healthz": 200} {
 			status, text := look(stranger, url)

@@ -113,7 +113,7 @@ func runController(c *urfave.Context) error {
 		return lead(ctx, config, lease, log, &leading, loop.Run)
 	}}
 	if address := c.String("metrics-address"); address != "" {
-		tls, err := daemon.TLS(c, log)
+		tls, err := daemon.TLS(c, log, registry)
 		if err != nil {
 			return err
 		}

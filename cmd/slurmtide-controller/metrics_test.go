@@ -68,6 +68,7 @@ func TestMetricsTLS(t *testing.T) {
 	status, text := get("/metrics", mine)
 	assert.Equal(t, http.StatusOK, status)
 	assert.Contains(t, text, "slurmtide_controller_leading")
+	assert.Contains(t, text, "\nslurmtide_controller_certificate_expiry_timestamp_seconds ", "as docs/metrics.md has it")
 	cancel()
 	require.NoError(t, <-ended)
 }

@@ -79,11 +79,11 @@ func runExporter(c *urfave.Context) error {
 	if err != nil {
 		return err
 	}
-	tls, err := daemon.TLS(c, log)
+	registry := daemon.NewRegistry()
+	tls, err := daemon.TLS(c, log, registry)
 	if err != nil {
 		return err
 	}
-	registry := daemon.NewRegistry()
 	slurm, err := slurmrest.New(slurmrest.Config{
 		Server: c.String("slurmrestd"), Token: slurmrestd.Tokens(c.String("jwt-key"), c.String("jwt-user")), Timeout: c.Duration("timeout"), Log: log,
 		Retries:   -1, // the next read comes anyhow

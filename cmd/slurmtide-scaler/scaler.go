@@ -104,11 +104,8 @@ func runScaler(c *urfave.Context) error {
 		}
 	}
 	options := external.Options{Metrics: s.metrics, Log: log}
-	if options.TLS, err = daemon.TLS(c, log); err != nil {
+	if options.TLS, err = daemon.TLS(c, log, registry); err != nil {
 		return err
-	}
-	if options.TLS != nil {
-		external.ShowExpiry(registry, options.TLS.Ends)
 	}
 	service := external.NewService(s.sources)
 	listener, err := net.Listen("tcp", c.String("listen"))

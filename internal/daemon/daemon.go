@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	urfave "github.com/urfave/cli/v2"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/slurmtide/slurmtide/internal/certs"
 	"github.com/slurmtide/slurmtide/internal/cli"
+	"github.com/slurmtide/slurmtide/internal/measure"
 )
 
 // App is the program of daemons, whose commands people know as those of slurmtide.
@@ -113,12 +115,17 @@ func CheckTLS(c *urfave.Context) error {
 	return nil
 }
 
-// TLS reads their files; nil: none were given.
-func TLS(c *urfave.Context, log *slog.Logger) (*certs.TLS, error) {
+// TLS reads their files, and has metrics tell when the certificate ends; nil: none were given.
+func TLS(c *urfave.Context, log *slog.Logger, registry prometheus.Registerer) (*certs.TLS, error) {
 	if c.String("tls-cert") == "" {
 		return nil, nil
 	}
-	return certs.Load(certs.Files{Cert: c.String("tls-cert"), Key: c.String("tls-key"), ClientCA: c.String("tls-client-ca")}, log)
+	tls, err := certs.Load(certs.Files{Cert: c.String("tls-cert"), Key: c.String("tls-key"), ClientCA: c.String("tls-client-ca")}, log)
+	if err != nil {
+		return nil, err
+	}
+	measure.ShowExpiry(registry, c.Command.Name, tls.Ends)
+	return tls, nil
 }
 
 // PprofFlag is what Run looks at.

@@ -14,13 +14,51 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	urfave "github.com/urfave/cli/v2"
 
 	"github.com/slurmtide/slurmtide/internal/certs"
 	"github.com/slurmtide/slurmtide/internal/certs/certstest"
 	"github.com/slurmtide/slurmtide/internal/cli/clitest"
 )
+
+// Metrics tell when the certificate in use ends, under the daemon's name.
+func TestExpiry(t *testing.T) {
+	dir, ca := t.TempDir(), certstest.New(t, "ca")
+	write := func(d time.Duration) {
+		cert, key := ca.Sign(d)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tls.crt"), cert, 0o600))
+	}
+	write(time.Hour)
+	registry := prometheus.NewPedanticRegistry()
+	app := &urfave.App{Commands: []*urfave.Command{{
+		Name: "exporter", Flags: []urfave.Flag{TLSCertFlag("listen"), TLSKeyFlag(), TLSClientCAFlag("clients")},
+		Action: func(c *urfave.Context) error {
+			_, err := TLS(c, slog.New(slog.DiscardHandler), registry)
+			return err
+		},
+	}}}
+	told := func(t require.TestingT) (seconds float64) {
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			require.Equal(t, "slurmtide_exporter_certificate_expiry_timestamp_seconds", f.GetName())
+			seconds = f.GetMetric()[0].GetGauge().GetValue()
+		}
+		return seconds
+	}
+	require.NoError(t, app.Run([]string{"slurmtide", "exporter"}))
+	assert.Zero(t, told(t), "none is shown without a certificate")
+	require.NoError(t, app.Run([]string{"slurmtide", "exporter", "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key")}))
+	assert.InDelta(t, time.Now().Add(time.Hour).Unix(), told(t), 60)
+	write(48 * time.Hour)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.InDelta(c, time.Now().Add(48*time.Hour).Unix(), told(c), 60, "of the new one, though nobody connects")
+	}, 10*time.Second, 100*time.Millisecond)
+}
 
 // With a CA for clients metrics are for those who show a certificate of it; probes of kubelet, which has none, are answered all the same. New files need no restart.
 func TestMetricsTLS(t *testing.T) {

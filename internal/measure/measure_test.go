@@ -140,6 +140,9 @@ func TestMetricsPage(t *testing.T) {
 	for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "other"} {
 		k.done(verb, "200", 5*time.Millisecond)
 	}
+	for _, daemon := range []string{"bridge", "controller", "exporter", "scaler"} {
+		ShowExpiry(r, daemon, func() time.Time { return time.Unix(2e9, 0) })
+	}
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	golden.Compare(t, "testdata/metrics.golden.txt", w.Body.String())

@@ -41,13 +41,6 @@ func NewMetrics(r prometheus.Registerer, clusters map[string]Source) *Metrics {
 	return m
 }
 
-// ShowExpiry registers when the certificate ends.
-func ShowExpiry(r prometheus.Registerer, ends func() time.Time) {
-	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "slurmtide_scaler_certificate_expiry_timestamp_seconds", Help: "When the certificate shown to KEDA expires.",
-	}, func() float64 { return float64(ends().Unix()) }))
-}
-
 // Read is for watch.Config.OnRead of a cluster.
 func (m *Metrics) Read(cluster string) func(what string, took time.Duration, err error) {
 	for _, what := range watch.Reads { // a counter that begins with its first failure hides that one from increase()

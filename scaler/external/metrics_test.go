@@ -108,7 +108,6 @@ func TestMetricsPage(t *testing.T) {
 		s.jobs[len(s.jobs)-1].Memory = 4000 // no node has as much
 		clusters := map[string]Source{"one": watcher(t, s)}
 		m := NewMetrics(registry, clusters)
-		ShowExpiry(registry, func() time.Time { return time.Unix(2e9, 0) })
 		for _, cluster := range []string{"one", "away"} {
 			read := m.Read(cluster)
 			for _, what := range append([]string{"unchanged", "demand"}, watch.Reads...) {

@@ -48,46 +48,49 @@ type Label struct {
 	Words []string // it may be, in order; none: anything
 }
 
-// requests is the page of requests to slurmrestd and Kubernetes, which several daemons count.
-const requests = "internal/measure/testdata/metrics.golden.txt"
+// shared is the page of what several daemons show: requests to slurmrestd and Kubernetes, and when certificates end.
+const shared = "internal/measure/testdata/metrics.golden.txt"
 
 func daemons() []*Daemon {
 	return []*Daemon{
 		{
 			Name: "bridge",
 			Pages: []string{
-				"powersave/bridge/testdata/metrics.golden.txt", "scaler/ahead/loop/testdata/metrics.golden.txt", "scaler/dynamic/loop/testdata/metrics.golden.txt", requests,
+				"powersave/bridge/testdata/metrics.golden.txt", "scaler/ahead/loop/testdata/metrics.golden.txt", "scaler/dynamic/loop/testdata/metrics.golden.txt", shared,
 			},
 			register: func(r prometheus.Registerer) {
 				bridge.NewMetrics(r)
 				bridge.ShowSpool(r, nil)
 				aheadloop.NewMetrics(r)
 				dynamicloop.NewMetrics(r)
+				measure.ShowExpiry(r, "bridge", time.Now)
 				measure.NewSlurmrestd(r)
 				measure.NewKubernetes(r)
 			},
 		},
 		{
-			Name: "scaler", Pages: []string{"scaler/external/testdata/metrics.golden.txt", requests},
+			Name: "scaler", Pages: []string{"scaler/external/testdata/metrics.golden.txt", shared},
 			register: func(r prometheus.Registerer) {
 				external.NewMetrics(r, nil)
-				external.ShowExpiry(r, time.Now)
+				measure.ShowExpiry(r, "scaler", time.Now)
 				measure.NewSlurmrestd(r)
 				measure.NewKubernetes(r)
 			},
 		},
 		{
-			Name: "controller", Pages: []string{"kube/controlplane/testdata/metrics.golden.txt", requests},
+			Name: "controller", Pages: []string{"kube/controlplane/testdata/metrics.golden.txt", shared},
 			register: func(r prometheus.Registerer) {
 				controlplane.NewMetrics(r)
 				controlplane.ShowLeading(r, "one", func() bool { return true })
+				measure.ShowExpiry(r, "controller", time.Now)
 				measure.NewKubernetes(r)
 			},
 		},
 		{
-			Name: "exporter", Pages: []string{"exporter/collect/testdata/26.05-all.golden.txt", "exporter/collect/testdata/24.11.golden.txt", requests},
+			Name: "exporter", Pages: []string{"exporter/collect/testdata/26.05-all.golden.txt", "exporter/collect/testdata/24.11.golden.txt", shared},
 			register: func(r prometheus.Registerer) {
 				r.MustRegister(collect.New(collect.Config{Labels: prometheus.Labels{"cluster": "one"}}))
+				measure.ShowExpiry(r, "exporter", time.Now)
 				measure.NewSlurmrestd(r)
 			},
 		},
@@ -226,7 +229,7 @@ func (d *Daemon) read(root, page string) error {
 	for lines.Scan() {
 		if words := strings.Fields(lines.Text()); words[0] == "#" && words[1] == "TYPE" {
 			m := d.Metric(words[2])
-			if m == nil && page != requests {
+			if m == nil && page != shared {
 				return fmt.Errorf("%s has %s, which %s does not register", page, words[2], d.Name)
 			}
 			if m != nil {
