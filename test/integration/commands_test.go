@@ -45,6 +45,7 @@ var shown = []struct{ page, command, want string }{
 	{"SlurmtideBootsFail", "events", `image: `},
 	{"SlurmtideBreakerOpen", "sinfo -R", `slurmtide: closed: i`},
 	{"SlurmtideBridgeBlind", "can-i", `^yes`},
+	{"SlurmtideBridgeCertificateExpires", "openssl", `notAfter=`},
 	{"SlurmtideBridgeDown", "--previous", `level=`},
 	{"SlurmtideBridgeNotLeading", "status", `Lease`},
 	{"SlurmtideBridgeNotLeading", "logs", `has the lease`},
@@ -52,6 +53,7 @@ var shown = []struct{ page, command, want string }{
 	{"SlurmtideControllerNotLeading", "get leases", `slurmtide-controller`},
 	{"SlurmtideControllerNotLeading", "get tokens", `portal`},
 	{"SlurmtideExporterBlind", "get --raw", `(?s)slurmtide_exporter_read_failures_total.*slurmtide_exporter_read_seconds`},
+	{"SlurmtideExporterCertificateExpires", "openssl", `notAfter=`},
 	{"SlurmtideHostMarked", "get nodes", `cpu-0.*GPU Xid 79`},
 	{"SlurmtideHostMarked", "get events", `BadHardware`},
 	{"SlurmtideJobsGivenBack", "scontrol show job", `AdminComment=slurmtide: image: `},
@@ -186,7 +188,9 @@ nodeSets:
 		require.NoError(t, err)
 		return text
 	}
-	m.createSecret("slurmtide-scaler-tls", map[string][]byte{"tls.crt": read(cert), "tls.key": read(key), "ca.crt": ca})
+	for _, name := range []string{"slurmtide-scaler-tls", "slurmtide-exporter-tls", "tide-bridge-tls"} { // runbooks look at them
+		m.createSecret(name, map[string][]byte{"tls.crt": read(cert), "tls.key": read(key), "ca.crt": ca})
+	}
 	const clusters = `
   enabled: true
   clusters:

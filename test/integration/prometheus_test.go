@@ -34,6 +34,7 @@ var silent = map[string]string{"slurmtide_dynamic_impossible_jobs": "no NodeSet 
 // unprovoked are alerts that would take too long here, or trouble that other tests make. Promtool's tests of them are all there is.
 var unprovoked = map[string]string{
 	"SlurmAccountingBehind": "1,000 records would have to wait", "SlurmtideBootsSlow": "boots would have to take minutes",
+	"SlurmtideBridgeCertificateExpires": "that of the scaler fires alike", "SlurmtideControllerCertificateExpires": "likewise", "SlurmtideExporterCertificateExpires": "likewise",
 	"SlurmtideHostMarked": "it would keep the pods of other tests off the host", "SlurmtideSlurmNotRead": "five minutes",
 }
 
