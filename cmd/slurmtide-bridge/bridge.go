@@ -73,6 +73,9 @@ func bridgeCommand() *urfave.Command {
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9441", Usage: "where /metrics and /healthz are served; empty: nowhere"},
 			&urfave.StringFlag{Name: "page-address", EnvVars: []string{"SLURMTIDE_PAGE_ADDRESS"}, Usage: "where a page for browsers is served that shows nodes, boots and stories, 127.0.0.1:9445 for example; empty: nowhere"},
 			&urfave.StringFlag{Name: "scaler", EnvVars: []string{"SLURMTIDE_SCALER"}, Usage: "where the scaler serves its metrics, http://slurmtide-scaler.slurmtide-system:9443 for example: the page shows what pending jobs ask for; empty: it does not"},
+			cli.ScalerCAFlag(),
+			cli.ScalerCertFlag(),
+			cli.ScalerKeyFlag(),
 			&urfave.StringFlag{Name: "otlp-endpoint", Usage: "http://host:port or https://host:port of an OpenTelemetry collector, that traces of boots are sent to by OTLP over HTTP (default: $OTEL_EXPORTER_OTLP_ENDPOINT when set, or else nowhere)"},
 			daemon.TLSCertFlag("metrics-address and --page-address"),
 			daemon.TLSKeyFlag(),
@@ -122,10 +125,10 @@ func runBridge(c *urfave.Context) error {
 		return cli.UsageError("--max-node-count: %d is no number of nodes", selects.MaxNodeCount)
 	}
 	var demand func(context.Context) (ask.Demand, error)
-	if address := c.String("scaler"); address != "" {
-		from, err := ask.At(address)
+	if c.String("scaler") != "" {
+		from, err := cli.Scaler(c)
 		if err != nil {
-			return cli.UsageError("--scaler %v", err)
+			return err
 		}
 		demand = func(ctx context.Context) (ask.Demand, error) { return from.Demand(ctx, c.String("cluster")) }
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,8 +32,8 @@ current-context: k
 
 // TestPageAddress: the bridge serves its page where it is told to, also when it can read nothing, says so there, and ends although somebody looks.
 func TestPageAddress(t *testing.T) {
-	t.Run("in the clear", func(t *testing.T) { testPageAddress(t, "http", http.DefaultClient, nil) })
-	// The page is for those whom metrics are for.
+	t.Run("in the clear", func(t *testing.T) { testPageAddress(t, "http", http.DefaultClient, nil, "") })
+	// The page is for those whom metrics are for. It asks a scaler that wants a certificate, too.
 	t.Run("TLS", func(t *testing.T) {
 		dir, ca, clients := t.TempDir(), certstest.New(t, "ca"), certstest.New(t, "clients")
 		write := func(name string, text []byte) string {
@@ -50,13 +51,24 @@ func TestPageAddress(t *testing.T) {
 		known.TLSClientConfig.Certificates = []tls.Certificate{pair}
 		defer stranger.CloseIdleConnections()
 		defer known.CloseIdleConnections()
-		testPageAddress(t, "https", &http.Client{Transport: known}, &http.Client{Transport: stranger},
-			"--tls-cert="+write("tls.crt", cert), "--tls-key="+write("tls.key", key), "--tls-client-ca="+write("ca.crt", clients.PEM))
+		scaler := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"cluster":"tide","nodeSets":[{"name":"of-the-scaler"}]}`)
+		}))
+		server, err := tls.X509KeyPair(cert, key)
+		require.NoError(t, err)
+		scaler.TLS = &tls.Config{Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+		scaler.TLS.ClientCAs.AddCert(clients.Cert)
+		scaler.StartTLS()
+		defer scaler.Close()
+		shown, shownKey := clients.Sign(time.Hour)
+		testPageAddress(t, "https", &http.Client{Transport: known}, &http.Client{Transport: stranger}, `"name":"of-the-scaler"`,
+			"--tls-cert="+write("tls.crt", cert), "--tls-key="+write("tls.key", key), "--tls-client-ca="+write("ca.crt", clients.PEM),
+			"--scaler="+scaler.URL, "--scaler-ca="+write("scaler.crt", ca.PEM), "--scaler-cert="+write("client.crt", shown), "--scaler-key="+write("client.key", shownKey))
 	})
 }
 
-// testPageAddress has known look at a page, which is not for strangers, if there are any.
-func testPageAddress(t *testing.T, scheme string, known, stranger *http.Client, flags ...string) {
+// testPageAddress has known look at a page, which is not for strangers, if there are any, until it shows the demand.
+func testPageAddress(t *testing.T, scheme string, known, stranger *http.Client, demand string, flags ...string) {
 	dir := t.TempDir()
 	t.Setenv("SLURM_JWT", "no token")
 	kubeconfig := filepath.Join(dir, "kubeconfig")
@@ -87,7 +99,7 @@ func testPageAddress(t *testing.T, scheme string, known, stranger *http.Client, 
 	for lines := bufio.NewReader(events.Body); ; {
 		line, err := lines.ReadString('\n')
 		require.NoError(t, err)
-		if strings.HasPrefix(line, `data: {"cluster":"tide"`) && strings.Contains(line, "Slurm ") && strings.Contains(line, "Kubernetes ") {
+		if strings.HasPrefix(line, `data: {"cluster":"tide"`) && strings.Contains(line, "Slurm ") && strings.Contains(line, "Kubernetes ") && strings.Contains(line, demand) {
 			break
 		}
 	}

@@ -76,7 +76,7 @@ func explainCommand() *urfave.Command {
 						return cli.UsageError("%q is not the number of a job", c.Args().First())
 					}
 					e := explanation{subject: history.Subject{Job: uint32(id)}, insist: c.IsSet("scaler")}
-					scaler, err := scalerOf(c)
+					scaler, err := cli.Scaler(c)
 					if err != nil {
 						return err
 					}

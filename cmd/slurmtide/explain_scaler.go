@@ -17,16 +17,11 @@ import (
 func scalerFlags(byDefault string) []urfave.Flag {
 	return []urfave.Flag{
 		&urfave.StringFlag{Name: "scaler", EnvVars: []string{"SLURMTIDE_SCALER"}, Value: "http://localhost:9443", Usage: "the scaler's --metrics-address"},
+		cli.ScalerCAFlag(),
+		cli.ScalerCertFlag(),
+		cli.ScalerKeyFlag(),
 		&urfave.StringFlag{Name: "cluster", EnvVars: []string{"SLURMTIDE_CLUSTER"}, Usage: "Slurm's ClusterName, where the scaler serves several (default: " + byDefault + ")"},
 	}
-}
-
-func scalerOf(c *urfave.Context) (ask.Scaler, error) {
-	s, err := ask.At(c.String("scaler"))
-	if err != nil {
-		return s, cli.UsageError("--scaler %v", err)
-	}
-	return s, nil
 }
 
 // explainDemand is what the scaler makes of a job: lines for people, or JSON if it is asked for.

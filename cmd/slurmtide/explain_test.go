@@ -47,7 +47,7 @@ func fakeScaler(t *testing.T) (url string, asked *string) {
 // explainJob is the command with a scaler and a spool.
 func explainJob(t *testing.T, dir, scaler, cluster, output string, id uint32) (string, error) {
 	t.Helper()
-	at, err := ask.At(scaler)
+	at, err := ask.At(scaler, ask.TLS{})
 	require.NoError(t, err)
 	demand := func(ctx context.Context, asJSON bool) ([]byte, error) {
 		return explainDemand(ctx, at, cluster, id, asJSON)

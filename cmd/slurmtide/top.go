@@ -41,7 +41,7 @@ func topCommand() *urfave.Command {
 			if c.Duration("timeout") <= 0 || c.Duration("every") <= 0 {
 				return cli.UsageError("--timeout and --every are times to wait, such as 1s")
 			}
-			scaler, err := scalerOf(c)
+			scaler, err := cli.Scaler(c)
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ package ask
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,15 +68,23 @@ type NodeSet struct {
 }
 
 // Scaler is where one serves its metrics.
-type Scaler struct{ base *url.URL }
+type Scaler struct {
+	base *url.URL
+	tls  TLS
+}
 
 // At takes the URL of a scaler's --metrics-address. The error names what is wrong, for people who typed it.
-func At(typed string) (Scaler, error) {
+func At(typed string, t TLS) (Scaler, error) {
 	base, err := url.Parse(typed)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+	switch {
+	case err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https":
 		return Scaler{}, fmt.Errorf("%s: expected a URL such as http://localhost:9443", address.Quoted(typed))
+	case base.Scheme == "http" && t != (TLS{}): // who gives a CA does not want it in the clear
+		return Scaler{}, fmt.Errorf("%s: --scaler-ca, --scaler-cert and --scaler-key are for a scaler at https://", address.Quoted(typed))
+	case (t.Cert == "") != (t.Key == ""):
+		return Scaler{}, fmt.Errorf("%s: --scaler-cert and --scaler-key go together", address.Quoted(typed))
 	}
-	return Scaler{base}, nil
+	return Scaler{base, t}, nil
 }
 
 // Demand returns that of a cluster; with "" that of the only one that the scaler serves.
@@ -106,8 +115,16 @@ func (s Scaler) Get(ctx context.Context, path string, query url.Values) ([]byte,
 	if err != nil {
 		return nil, fmt.Errorf("asking the scaler: %w", err)
 	}
-	answer, err := http.DefaultClient.Do(request)
+	client, err := s.tls.client()
 	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(request)
+	var refused *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &refused):
+		return nil, fmt.Errorf("asking the scaler: %w; --scaler-ca names the CA of its certificate, which must be for the host in --scaler", err)
+	case err != nil:
 		return nil, fmt.Errorf("asking the scaler: %w; is it running there? --scaler says where to ask", err)
 	}
 	defer answer.Body.Close()
@@ -116,9 +133,20 @@ func (s Scaler) Get(ctx context.Context, path string, query url.Values) ([]byte,
 		return nil, fmt.Errorf("reading the scaler's answer: %w", err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		return nil, errors.New(cmp.Or(line(text), answer.Status))
+		return nil, errors.New(s.refusal(answer, line(text)))
 	}
 	return text, nil
+}
+
+// refusal is what the scaler says against a question, and which flag is of help.
+func (s Scaler) refusal(answer *http.Response, said string) string {
+	switch {
+	case answer.StatusCode == http.StatusUnauthorized && strings.Contains(said, "--tls-client-ca"):
+		return "the scaler says: " + said + "; --scaler-cert and --scaler-key name it"
+	case answer.StatusCode == http.StatusBadRequest && s.base.Scheme == "http" && strings.Contains(said, "HTTPS server"): // net/http's words
+		return "the scaler serves its metrics with TLS: --scaler wants https://"
+	}
+	return cmp.Or(said, answer.Status)
 }
 
 // line is what may be shown of a text that others than a scaler, proxies say, may have written.

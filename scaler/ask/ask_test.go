@@ -12,7 +12,7 @@ import (
 
 func TestAt(t *testing.T) {
 	for _, wrong := range []string{"", "localhost:9443", "http://", "ftp://a", "/demand", ":"} {
-		_, err := At(wrong)
+		_, err := At(wrong, TLS{})
 		assert.ErrorContains(t, err, "expected a URL such as http://localhost:9443", wrong)
 	}
 }
@@ -27,12 +27,12 @@ func TestAskingInVain(t *testing.T) {
 		http.NotFound(w, r)
 	}))
 	for path, want := range map[string]string{"/other": "names no cluster", "/null": "names no cluster", "/html": "is it of another version?", "/long": "is it of another version?", "/old": "404 page not found"} {
-		s, err := At(server.URL + path)
+		s, err := At(server.URL+path, TLS{})
 		require.NoError(t, err)
 		_, err = s.Demand(t.Context(), "")
 		require.ErrorContains(t, err, want, path)
 	}
-	s, err := At(server.URL)
+	s, err := At(server.URL, TLS{})
 	require.NoError(t, err)
 	server.Close()
 	_, err = s.Demand(t.Context(), "")
@@ -52,7 +52,7 @@ func TestRefusals(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			_, _ = w.Write([]byte(said))
 		}))
-		s, err := At(server.URL)
+		s, err := At(server.URL, TLS{})
 		require.NoError(t, err)
 		_, err = s.Demand(t.Context(), "")
 		server.Close()

@@ -81,7 +81,7 @@ func TestTellDemand(t *testing.T) {
 	one, two := fixed{figures: *figures}, fixed{err: &NotReadError{Cause: errors.New("connection refused")}}
 	server := httptest.NewServer(http.StripPrefix("/under", TellDemand(map[string]Latester{"one": one, "two": two})))
 	defer server.Close()
-	s, err := ask.At(server.URL + "/under/")
+	s, err := ask.At(server.URL+"/under/", ask.TLS{})
 	require.NoError(t, err)
 	got, err := s.Demand(t.Context(), "one")
 	require.NoError(t, err)
