@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/slurmtide/slurmtide/internal/certs"
 	"github.com/slurmtide/slurmtide/internal/cli"
 	"github.com/slurmtide/slurmtide/internal/daemon"
 	"github.com/slurmtide/slurmtide/internal/daemon/slurmrestd"
@@ -51,6 +52,7 @@ func scalerCommand() *urfave.Command {
 			daemon.TLSKeyFlag(),
 			daemon.TLSClientCAFlag("clients"),
 			&urfave.StringFlag{Name: "metrics-address", Value: ":9443", Usage: "where /metrics, /explain, /demand, /livez and /readyz are served; empty: nowhere"},
+			&urfave.BoolFlag{Name: "metrics-tls", Usage: "serve --metrics-address with TLS, too; with --tls-client-ca only /livez and /readyz are for clients without a certificate"},
 			daemon.PprofFlag(),
 			&urfave.StringFlag{Name: "external-metrics", Usage: "where external.metrics.k8s.io/v1beta1 is served over HTTPS, for a plain HPA without KEDA, for example :6443 (default: nowhere)"},
 			&urfave.DurationFlag{Name: "max-age", Value: watch.DefaultMaxAge, Usage: "figures that are older are an error; when reads take long, three times as long as they take"},
@@ -76,6 +78,8 @@ func runScaler(c *urfave.Context) error {
 	switch {
 	case c.String("external-metrics") != "" && c.String("tls-cert") == "":
 		return cli.UsageError("--external-metrics needs --tls-cert and --tls-key")
+	case c.Bool("metrics-tls") && c.String("tls-cert") == "":
+		return cli.UsageError("--metrics-tls needs --tls-cert and --tls-key")
 	case c.Duration("max-age") < 2*time.Second:
 		return cli.UsageError("--max-age %v is too short: 2s is the least, %v is usual", c.Duration("max-age"), watch.DefaultMaxAge)
 	}
@@ -119,15 +123,21 @@ func runScaler(c *urfave.Context) error {
 		}
 	}
 	if address := c.String("metrics-address"); address != "" {
-		part, err := daemon.Metrics(address, nil, registry, map[string]http.Handler{
-			"GET /explain/": watch.ExplainJobs(s.watchers), "GET " + ask.DemandPath: watch.TellDemand(s.watchers), "GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": readiness(service),
+		var tls *certs.TLS
+		var explain, demand http.Handler = watch.ExplainJobs(s.watchers), watch.TellDemand(s.watchers)
+		if c.Bool("metrics-tls") {
+			tls = options.TLS
+			explain, demand = tls.Known(explain), tls.Known(demand)
+		}
+		part, err := daemon.Metrics(address, tls, registry, map[string]http.Handler{
+			"GET /explain/": explain, "GET " + ask.DemandPath: demand, "GET /livez": http.HandlerFunc(daemon.OK), "GET /readyz": readiness(service),
 		})
 		if err != nil {
 			return err
 		}
 		s.parts = append(s.parts, part)
 	}
-	return daemon.Run(ctx, c, log, s.parts, "clusters", strings.Join(s.names, ","), "listen", listener.Addr().String(), "tls", options.TLS != nil, "client_certificates", c.String("tls-client-ca") != "")
+	return daemon.Run(ctx, c, log, s.parts, "clusters", strings.Join(s.names, ","), "listen", listener.Addr().String(), "tls", options.TLS != nil, "metrics_tls", c.Bool("metrics-tls"), "client_certificates", c.String("tls-client-ca") != "")
 }
 
 // setup puts the clusters together.

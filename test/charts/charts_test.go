@@ -139,6 +139,7 @@ func TestWrongValues(t *testing.T) {
 		"no certificate":  {"slurmtide", "exporter: {enabled: true, clusters: [{name: a, slurmrestd: b}], tls: {clientCA: true}}", "exporter.tls.clientCA wants exporter.tls.secretName"},
 		"cluster's name":  {"slurmtide", "exporter: {enabled: true, clusters: [{name: a/b, slurmrestd: b}]}", "at '/exporter/clusters/0/name': 'a/b' does not match pattern"},
 		"metrics TLS":     {"slurmtide", "scaler: {enabled: true, clusters: [{name: a, slurmrestd: b}], externalMetrics: {enabled: true}}", "scaler.externalMetrics wants TLS"},
+		"scaler metrics":  {"slurmtide", "scaler: {enabled: true, clusters: [{name: a, slurmrestd: b}], tls: {metrics: true}}", "scaler.tls.metrics wants scaler.tls.secretName"},
 		"field of a CRD":  {"slurm", "controller: {spec: {extraconf: a}}", "at '/controller/spec': additional properties 'extraconf' not allowed"},
 		"type in a CRD":   {"slurm", "restApi: {spec: {replicas: many}}", "at '/restApi/spec/replicas': got string, want integer"},
 		"collector":       {"slurm", "controller: {spec: {bridge: {tracing: {endpoint: 'http://user:password@collector'}}}}", "at '/controller/spec/bridge/tracing/endpoint': 'http://user:password@collector' does not match pattern"},
@@ -485,6 +486,24 @@ func TestPodSecurity(t *testing.T) {
 		}
 	}
 	assert.Positive(t, seen)
+}
+
+// The scaler's certificate is for its metrics, and so for probes and Prometheus, only if the values say so.
+func TestScalerMetricsTLS(t *testing.T) {
+	for _, wanted := range []bool{false, true} {
+		out, said, err := render(t, "slurmtide", fmt.Sprintf("{controller: {enabled: false}, metrics: {podMonitor: {enabled: true}},"+
+			" scaler: {enabled: true, clusters: [{name: a, slurmrestd: b}], tls: {secretName: c, metrics: %v, podMonitor: {serverName: d}}}}", wanted))
+		require.NoError(t, err, said)
+		assert.Contains(t, out, "- --tls-cert=/tls/tls.crt\n")
+		times := 0
+		if wanted {
+			times = 1
+		}
+		assert.Equal(t, times, strings.Count(out, "- --metrics-tls\n"))
+		assert.Equal(t, 2*times, strings.Count(out, "scheme: HTTPS\n"))
+		assert.Equal(t, times, strings.Count(out, "scheme: https\n"))
+		assert.Equal(t, times, strings.Count(out, "serverName: d\n"))
+	}
 }
 
 // PrometheusRules are the files of alerts, which test/monitoring looks after, with matchers for the release put before those of each metric.
