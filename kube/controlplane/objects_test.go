@@ -45,7 +45,7 @@ func TestObjects(t *testing.T) {
 			c.Spec.Slurmctld.Env = []corev1.EnvVar{{Name: "TZ", Value: "Europe/Berlin"}}
 			c.Spec.Slurmctld.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}
 			c.Spec.Bridge = &v1alpha1.BridgeOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "mirror/slurmtide:1", Args: []string{"--log-format=json"}}}
-			c.Spec.Bridge.Page = &v1alpha1.BridgePage{Exposed: true, Scaler: "http://slurmtide-scaler.slurmtide-system:9443"}
+			c.Spec.Bridge.Page = &v1alpha1.BridgePage{Exposed: true, Scaler: "https://slurmtide-scaler.slurmtide-system:9443", ScalerTLS: &v1alpha1.ClientTLS{SecretName: "scaler"}}
 			c.Spec.Bridge.Tracing = &v1alpha1.BridgeTracing{Endpoint: "http://collector:4318", HeadersRef: &v1alpha1.KeyRef{Name: "collector", Key: "headers"}}
 			c.Spec.Template.Metadata = v1alpha1.PodMetadata{Labels: map[string]string{"team": "hpc"}, Annotations: map[string]string{"note": "x"}}
 			c.Spec.Template.Spec = v1alpha1.PodSpecOptions{
@@ -192,6 +192,49 @@ func TestBridgeTLS(t *testing.T) {
 			for _, item := range secret.Items {
 				keys = append(keys, item.Path)
 				assert.EqualValues(t, 0o440, *item.Mode, "others must not read the key")
+			}
+			assert.Equal(t, test.keys, keys)
+		})
+	}
+}
+
+// What the bridge asks the scaler with is likewise its own concern, and there only if it asks one.
+func TestScalerTLS(t *testing.T) {
+	page := func(tls *v1alpha1.ClientTLS) *v1alpha1.BridgePage {
+		return &v1alpha1.BridgePage{Scaler: "https://s:1", ScalerTLS: tls}
+	}
+	off, none := page(&v1alpha1.ClientTLS{SecretName: "s"}), page(&v1alpha1.ClientTLS{SecretName: "s"})
+	off.Enabled, none.Scaler = new(false), ""
+	ca := []string{"--scaler-ca=/etc/slurmtide/scaler/ca.crt"}
+	for name, test := range map[string]struct {
+		page  *v1alpha1.BridgePage
+		flags []string
+		keys  []string
+	}{
+		"none":          {page(nil), nil, nil},
+		"a CA":          {page(&v1alpha1.ClientTLS{SecretName: "s"}), ca, []string{"ca.crt"}},
+		"a certificate": {page(&v1alpha1.ClientTLS{SecretName: "s", Certificate: true}), append(ca, "--scaler-cert=/etc/slurmtide/scaler/tls.crt", "--scaler-key=/etc/slurmtide/scaler/tls.key"), []string{"ca.crt", "tls.crt", "tls.key"}},
+		"no page":       {off, nil, nil},
+		"no scaler":     {none, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := slurmctldPod(controller(func(c *v1alpha1.Controller) { c.Spec.Bridge = &v1alpha1.BridgeOptions{Page: test.page} }), settings)
+			b := pod.Containers[slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == ContainerBridge })]
+			assert.ElementsMatch(t, test.flags, slices.DeleteFunc(slices.Clone(b.Args), func(a string) bool { return !strings.HasPrefix(a, "--scaler-") }))
+			mount := corev1.VolumeMount{Name: "scaler-tls", MountPath: "/etc/slurmtide/scaler", ReadOnly: true}
+			assert.Equal(t, test.keys != nil, slices.Contains(b.VolumeMounts, mount))
+			var keys []string
+			for _, v := range pod.Volumes {
+				if v.Name != mount.Name {
+					continue
+				}
+				secret := v.Projected.Sources[0].Secret
+				assert.Equal(t, "s", secret.Name)
+				assert.True(t, *secret.Optional)
+				for _, item := range secret.Items {
+					keys = append(keys, item.Path)
+					assert.EqualValues(t, 0o440, *item.Mode, "others must not read the key")
+				}
 			}
 			assert.Equal(t, test.keys, keys)
 		})

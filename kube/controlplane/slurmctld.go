@@ -25,6 +25,8 @@ const (
 	programDir = "/opt/slurmtide"
 	// bridgeTLSDir has what the bridge shows to browsers and to Prometheus.
 	bridgeTLSDir = "/etc/slurmtide/tls"
+	// scalerTLSDir has whom the bridge believes to be the scaler, and what it shows that one.
+	scalerTLSDir = "/etc/slurmtide/scaler"
 	stateDir     = "/var/spool/slurmctld"
 	spoolDir     = "/var/spool/slurmtide"
 	keptDir      = "/var/spool/slurmtide-config"
@@ -36,6 +38,7 @@ const (
 	stateVolume     = "statesave"
 	keysVolume      = "keys"
 	bridgeTLSVolume = "bridge-tls"
+	scalerTLSVolume = "scaler-tls"
 )
 
 // caCert is a CA's certificate, beside tls.crt and tls.key in Secrets of cert-manager.
@@ -116,7 +119,18 @@ func slurmctldPod(c *v1alpha1.Controller, s Settings) corev1.PodSpec {
 	if o := bridgeOptions(c); enabled(o.Enabled) {
 		spec.Containers = append(spec.Containers, bridge(c, s))
 		if o.TLS != nil {
-			spec.Volumes = append(spec.Volumes, corev1.Volume{Name: bridgeTLSVolume, VolumeSource: projected(certificate(o.TLS))})
+			keys := []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey}
+			if o.TLS.ClientCA {
+				keys = append(keys, caCert)
+			}
+			spec.Volumes = append(spec.Volumes, corev1.Volume{Name: bridgeTLSVolume, VolumeSource: projected(certificates(o.TLS.SecretName, keys...))})
+		}
+		if tls := scalerTLS(c); tls != nil {
+			keys := []string{caCert}
+			if tls.Certificate {
+				keys = append(keys, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
+			}
+			spec.Volumes = append(spec.Volumes, corev1.Volume{Name: scalerTLSVolume, VolumeSource: projected(certificates(tls.SecretName, keys...))})
 		}
 	}
 	switch p := &c.Spec.Persistence; {
@@ -239,6 +253,14 @@ func exposesPage(c *v1alpha1.Controller) bool {
 	return enabled(o.Enabled) && o.Page != nil && enabled(o.Page.Enabled) && o.Page.Exposed
 }
 
+// scalerTLS is what the bridge needs to ask a scaler by TLS; nil: nothing.
+func scalerTLS(c *v1alpha1.Controller) *v1alpha1.ClientTLS {
+	if page := bridgeOptions(c).Page; page != nil && enabled(page.Enabled) && page.Scaler != "" {
+		return page.ScalerTLS
+	}
+	return nil
+}
+
 func bridgeOptions(c *v1alpha1.Controller) *v1alpha1.BridgeOptions {
 	return cmp.Or(c.Spec.Bridge, &v1alpha1.BridgeOptions{}).DeepCopy()
 }
@@ -290,17 +312,20 @@ func bridge(c *v1alpha1.Controller, s Settings) corev1.Container {
 		}
 		b.VolumeMounts = append(b.VolumeMounts, corev1.VolumeMount{Name: bridgeTLSVolume, MountPath: bridgeTLSDir, ReadOnly: true})
 	}
+	if tls := scalerTLS(c); tls != nil {
+		args = append(args, "--scaler-ca="+scalerTLSDir+"/"+caCert)
+		if tls.Certificate {
+			args = append(args, "--scaler-cert="+scalerTLSDir+"/"+corev1.TLSCertKey, "--scaler-key="+scalerTLSDir+"/"+corev1.TLSPrivateKeyKey)
+		}
+		b.VolumeMounts = append(b.VolumeMounts, corev1.VolumeMount{Name: scalerTLSVolume, MountPath: scalerTLSDir, ReadOnly: true})
+	}
 	b.Args, b.Ports = append(args, o.Args...), ports
 	return b
 }
 
-// certificate projects what the server shows. Without the Secret slurmctld starts all the same: it is the bridge that says what it misses.
-func certificate(tls *v1alpha1.ServerTLS) corev1.VolumeProjection {
-	secret := &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: tls.SecretName}, Optional: new(true)}
-	keys := []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey}
-	if tls.ClientCA {
-		keys = append(keys, caCert)
-	}
+// certificates projects what the bridge shows and believes. Without the Secret slurmctld starts all the same: it is the bridge that says what it misses.
+func certificates(secretName string, keys ...string) corev1.VolumeProjection {
+	secret := &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: secretName}, Optional: new(true)}
 	for _, key := range keys {
 		secret.Items = append(secret.Items, corev1.KeyToPath{Key: key, Path: key, Mode: new(int32(0o440))})
 	}

@@ -258,8 +258,8 @@ func TestSecretPolicies(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			for _, path := range secretsOf("params.spec", reflect.TypeOf(test.spec)) {
-				if path != "params.spec.secretRef" { // a Token's, which is made anew
-					assert.Contains(t, policies[kind]["named"], path+".name.orValue('')")
+				if path != "params.spec.secretRef.name" { // a Token's, which is made anew
+					assert.Contains(t, policies[kind]["named"], path+".orValue('')")
 				}
 			}
 			for _, end := range test.made {
@@ -275,6 +275,9 @@ func secretsOf(path string, of reflect.Type) (all []string) {
 		of = of.Elem()
 	}
 	if of == reflect.TypeFor[v1alpha1.KeyRef]() || of == reflect.TypeFor[v1alpha1.ObjectRef]() && strings.HasSuffix(path, ".hostKeysRef") {
+		return []string{path + ".name"}
+	}
+	if strings.HasSuffix(path, ".secretName") {
 		return []string{path}
 	}
 	if of.Kind() != reflect.Struct || of.PkgPath() != reflect.TypeFor[v1alpha1.KeyRef]().PkgPath() {

@@ -200,7 +200,7 @@ func (c *charts) testServerRefuses(t *testing.T) {
 // testSecrets sees that Secrets that objects use stay, and that all others can be deleted. That those in use go with what uses them, "uninstall, and again" shows.
 func (c *charts) testSecrets(t *testing.T) {
 	secrets, tide := c.kube.CoreV1().Secrets(c.ns), c.tide.SlurmtideV1alpha1()
-	for _, name := range []string{"db", "jwt", "free", "headers", "host", "sssd", "kept-auth-slurm", "gone-auth-slurm", "kept-ssh-host-keys", "shut-ssh-host-keys"} {
+	for _, name := range []string{"db", "jwt", "free", "headers", "scaler", "host", "sssd", "kept-auth-slurm", "gone-auth-slurm", "kept-ssh-host-keys", "shut-ssh-host-keys"} {
 		c.createSecret(name, map[string][]byte{"key": []byte("0123456789abcdef")})
 	}
 	key := func(name string) *v1alpha1.KeyRef { return &v1alpha1.KeyRef{Name: name, Key: "key"} }
@@ -213,7 +213,10 @@ func (c *charts) testSecrets(t *testing.T) {
 	// Neither is carried out: the one has no Accounting, and the others no Controller.
 	_, err = tide.Controllers(c.ns).Create(c.ctx, &v1alpha1.Controller{ObjectMeta: metav1.ObjectMeta{Name: "traced"}, Spec: v1alpha1.ControllerSpec{
 		Slurmctld: &v1alpha1.DaemonOptions{ContainerOptions: v1alpha1.ContainerOptions{Image: "none"}}, AccountingRef: &v1alpha1.ObjectRef{Name: "nowhere"},
-		Bridge: &v1alpha1.BridgeOptions{Tracing: &v1alpha1.BridgeTracing{Endpoint: "http://nowhere:4318", HeadersRef: key("headers")}},
+		Bridge: &v1alpha1.BridgeOptions{
+			Tracing: &v1alpha1.BridgeTracing{Endpoint: "http://nowhere:4318", HeadersRef: key("headers")},
+			Page:    &v1alpha1.BridgePage{Scaler: "https://nowhere:9443", ScalerTLS: &v1alpha1.ClientTLS{SecretName: "scaler"}},
+		},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	sets := map[string]*v1alpha1.NodeSetSSH{"kept": {Enabled: true}, "named": {SSHOptions: v1alpha1.SSHOptions{HostKeysRef: &v1alpha1.ObjectRef{Name: "host"}}}, "shut": {}}
@@ -232,7 +235,7 @@ func (c *charts) testSecrets(t *testing.T) {
 		err := secrets.Delete(c.ctx, name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "Secret "+name+" is in use by "), fmt.Sprint(err)
 	}
-	for _, name := range []string{"tide-auth-slurm", "tide-auth-jwths256", "db", "jwt", "headers", "host", "sssd", "kept-auth-slurm", "kept-ssh-host-keys"} {
+	for _, name := range []string{"tide-auth-slurm", "tide-auth-jwths256", "db", "jwt", "headers", "scaler", "host", "sssd", "kept-auth-slurm", "kept-ssh-host-keys"} {
 		c.eventually("Secret "+name+" to be kept", func() (bool, string) { return refused(name) }) // the API server hears of policies and objects a moment later
 	}
 	require.ErrorContains(t, secrets.DeleteCollection(c.ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=tide-auth-slurm"}), "Controller tide")
@@ -249,7 +252,7 @@ func (c *charts) testSecrets(t *testing.T) {
 	for name := range sets {
 		require.NoError(t, tide.NodeSets(c.ns).Delete(c.ctx, name, metav1.DeleteOptions{}))
 	}
-	for _, name := range []string{"db", "jwt", "headers", "host", "sssd", "kept-auth-slurm", "kept-ssh-host-keys"} {
+	for _, name := range []string{"db", "jwt", "headers", "scaler", "host", "sssd", "kept-auth-slurm", "kept-ssh-host-keys"} {
 		c.eventually("Secret "+name+" to go", func() (bool, string) {
 			err := secrets.Delete(c.ctx, name, metav1.DeleteOptions{})
 			return err == nil, fmt.Sprint(err)

@@ -44,6 +44,9 @@ func (p *plane) testValidation(t *testing.T) {
 		"spec.bridge.page.scaler in body should match": func(c *v1alpha1.Controller) {
 			c.Spec.Bridge = &v1alpha1.BridgeOptions{Page: &v1alpha1.BridgePage{Scaler: "slurmtide-scaler:9443"}}
 		},
+		"spec.bridge.page.scalerTLS is for a scaler at https://": func(c *v1alpha1.Controller) {
+			c.Spec.Bridge = &v1alpha1.BridgeOptions{Page: &v1alpha1.BridgePage{Scaler: "http://slurmtide-scaler:9443", ScalerTLS: &v1alpha1.ClientTLS{SecretName: "a"}}}
+		},
 		"spec.clusterName": func(c *v1alpha1.Controller) { c.Spec.ClusterName = "Big" },
 		"spec.backups needs slurmctld's state on a volume": func(c *v1alpha1.Controller) { c.Spec.Backups = 1 },
 		"spec.backups needs slurmctld's": func(c *v1alpha1.Controller) {

@@ -277,6 +277,8 @@ type BridgeOptions struct {
 }
 
 // BridgePage is where the bridge's page is served, on port 9445.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.scalerTLS) || has(self.scaler) && self.scaler.startsWith('https://')",message="spec.bridge.page.scalerTLS is for a scaler at https://: give page.scaler such a URL, or leave scalerTLS out"
 type BridgePage struct {
 	// Serve it.
 	//
@@ -296,6 +298,25 @@ type BridgePage struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^https?://[^\s@?#]+$`
 	Scaler string `json:"scaler,omitempty"`
+
+	// How the scaler is known, and the bridge to the scaler, where that serves its metrics with TLS. Default: by the CAs of the image, and not at all.
+	//
+	// +optional
+	ScalerTLS *ClientTLS `json:"scalerTLS,omitempty"`
+}
+
+// ClientTLS is whom a client believes, and what it shows.
+type ClientTLS struct {
+	// A Secret with ca.crt, the CA of the server's certificate. It may be replaced at any time.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretName string `json:"secretName"`
+
+	// Show the server tls.crt of that Secret, with its tls.key, as cert-manager makes them.
+	//
+	// +optional
+	Certificate bool `json:"certificate,omitempty"`
 }
 
 // ServerTLS is what a server shows, and what it wants to see.
