@@ -66,8 +66,9 @@ shells: ## completion in bash, zsh and fish
 	SLURMTIDE_SHELLS='bash zsh fish' $(GO) test -count=1 -run TestCompletion ./cmd/slurmtide
 
 .PHONY: charts
-charts: ## lint and render the Helm charts; builds Helm once
+charts: ## lint and render the Helm charts, and hold what comes out against others' own rules; builds Helm once
 	$(GO) test -count=1 -tags charts ./test/charts
+	cd test/charts/foreign && $(GO) test -count=1 ./... # what the Prometheus operator and kube-aggregator have to read
 
 .PHONY: alerts
 alerts: ## Prometheus's promtool on alerts and dashboards: are they understood, and does each alert fire when it should

@@ -98,7 +98,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// foreign are kinds of which there are no types here.
+// foreign are kinds of which there are no types here. test/charts/foreign, a module of its own, holds them against the rules of those whose they are.
 var foreign = []string{"PodMonitor", "ServiceMonitor", "PrometheusRule", "APIService"}
 
 // decode reads the objects, and fails on fields that they do not have.
