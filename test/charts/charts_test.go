@@ -50,12 +50,17 @@ func helm(args ...string) (stdout, stderr string, err error) {
 // render returns what the chart gives, with values in YAML.
 func render(t *testing.T, chart, values string) (out, said string, err error) {
 	t.Helper()
+	if chart == "slurm" {
+		return renderAs(t, chart, "tide", "slurm", values)
+	}
+	return renderAs(t, chart, "slurmtide", "slurmtide-system", values)
+}
+
+// renderAs does so for a release and a namespace.
+func renderAs(t *testing.T, chart, release, namespace, values string) (out, said string, err error) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(values), 0o644))
-	release, namespace := "slurmtide", "slurmtide-system"
-	if chart == "slurm" {
-		release, namespace = "tide", "slurm"
-	}
 	return helm("template", release, "helm/"+chart, "--namespace", namespace, "--values", file, "--kube-version", "1.36", "--api-versions", "slurmtide.io/v1alpha1")
 }
 
@@ -153,6 +158,8 @@ func TestWrongValues(t *testing.T) {
 		"no password":     {"slurm", "accounting: {spec: {storageConfig: {host: a}}}", "at '/accounting/spec/storageConfig': missing property 'passwordKeyRef'"},
 		"a long name":     {"slurm", "name: " + strings.Repeat("a", 41), "at '/name': 'aaaa"},
 		"a name":          {"slurm", "name: 1tide", "at '/name': '1tide' does not match pattern"},
+		"nodes kept":      {"slurm", "{networkPolicy: {enabled: true}, controller: {spec: {external: {host: a}, slurmKeyRef: {name: a, key: b}, jwtKeyRef: {name: a, key: b}}}, nodeSets: {a: {spec: {nodeNames: a, shape: {cpus: 1, realMemory: 100}}}}}", "slurmctld, which is elsewhere (controller.spec.external), would not reach the nodes: name its address"},
+		"slurmctld kept":  {"slurm", "{networkPolicy: {enabled: true}, accounting: {enabled: true, spec: {external: {host: a}}}}", "slurmdbd, which is elsewhere (accounting.spec.external), could not tell slurmctld of changes: name its address"},
 		"RPC port":        {"slurm", "{networkPolicy: {enabled: true}, metrics: {slurmctld: {enabled: true}}}", "networkPolicy.metricsFrom is empty, and metrics.slurmctld.enabled would open slurmctld's port to everybody"},
 		"nothing in CRDs": {"slurmtide-crds", "a: 1", "additional properties 'a' not allowed"},
 	} {
@@ -170,7 +177,7 @@ func TestPeers(t *testing.T) {
 	for name, values := range map[string]string{
 		"least":             "networkPolicy: {enabled: true}",
 		"slurmctld's own":   "{networkPolicy: {enabled: true, metricsFrom: [{podSelector: {}}]}, metrics: {slurmctld: {enabled: true}}}",
-		"slurmctld outside": "{networkPolicy: {enabled: true}, metrics: {slurmctld: {enabled: true}}, controller: {spec: {external: {host: a}, slurmKeyRef: {name: a, key: b}, jwtKeyRef: {name: a, key: b}}}}",
+		"slurmctld outside": "{networkPolicy: {enabled: true, slurmFrom: [{ipBlock: {cidr: 192.0.2.1/32}}]}, metrics: {slurmctld: {enabled: true}}, controller: {spec: {external: {host: a}, slurmKeyRef: {name: a, key: b}, jwtKeyRef: {name: a, key: b}}}}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := map[string]any{}
