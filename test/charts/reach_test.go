@@ -96,10 +96,10 @@ func (n *neighborhood) install(t *testing.T, chart, release, namespace, values s
 			}
 		}
 	}
+	n.objects[namespace] += "\n---\n" + out
 	if chart != "slurm" {
 		return
 	}
-	n.objects[namespace] += "\n---\n" + out
 	in := kuberender.Input{Secrets: []*corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: namespace}, Data: map[string][]byte{"password": []byte("a")}}}}
 	require.NoError(t, in.Read(chart, strings.NewReader(n.objects[namespace]), namespace))
 	require.NoError(t, in.Select(release))
