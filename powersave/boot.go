@@ -256,8 +256,8 @@ func (e *Engine) create(n *node) {
 		b.problem = "no NodeSet names this node"
 		e.note(Fault, n, b.request(), b.problem+": create one whose spec.nodeNames holds it, or take the node out of slurm.conf")
 		return
-	case e.sets[n.set].Problem != "":
-		b.problem = e.sets[n.set].Problem
+	case e.barred(n) != "":
+		b.problem, b.createTrouble = e.barred(n), TroubleNone // what was tried before says nothing of what is tried after that
 		e.note(Fault, n, b.request(), b.problem)
 		return
 	}

@@ -207,7 +207,7 @@ func (e *Engine) late(n *node, at, since time.Time) Verdict {
 
 // whyLate is what Kubernetes says of the boot, or else how far it came; short: it had not enough time.
 func (e *Engine) whyLate(n *node, short bool) Verdict {
-	if trouble, reason := n.trouble(); trouble != TroubleNone {
+	if trouble, reason := e.trouble(n); trouble != TroubleNone {
 		return Verdict{Trouble: trouble, Reason: reason}
 	}
 	if n.pod != nil {

@@ -213,7 +213,7 @@ func (e *Engine) youngest(n *node) bool {
 			continue
 		}
 		if newest(other).youngerThan(mine) {
-			if t, _ := other.trouble(); t == TroubleCapacity || t == TroubleQuota || other.boot.moving { // to where there may be as little
+			if t, _ := e.trouble(other); t == TroubleCapacity || t == TroubleQuota || other.boot.moving { // to where there may be as little
 				return false
 			}
 		}
@@ -319,7 +319,7 @@ func (e *Engine) bootsOn(n *node) bool {
 // turnedAway ends the boot of n because slurmctld refused its slurmd. slurmctld has drained the node and taken its jobs off
 // it (node_mgr.c validate_node_specs); the rest of the gang is released.
 func (e *Engine) turnedAway(n *node) {
-	_, reason := n.trouble()
+	_, reason := e.trouble(n)
 	v := Verdict{Trouble: TroubleRefused, Reason: reason}
 	e.giveBack(n, slices.Clone(n.jobs), v)
 	e.endGates(e.leaving(n), v.String())

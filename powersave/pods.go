@@ -61,7 +61,7 @@ func (e *Engine) losePod(name, uid string) {
 		e.note(Warn, n, b.request(), "pod "+uid+" was taken away while its node booted")
 	}
 	if b := n.boot; b != nil && b.release == nil && n.pod != nil && n.pod.UID == uid && n.pod.Trouble == TroubleLost && !n.outdated() {
-		b.createTrouble, b.problem = n.trouble() // until there is another
+		b.createTrouble, b.problem = e.trouble(n) // until there is another
 	}
 	n.losePod(uid)
 	e.placeEnds(n)

@@ -26,11 +26,13 @@ const (
 )
 
 // trouble names what holds the boot in hand of n up, if anything does.
-func (n *node) trouble() (Trouble, string) {
-	b := n.boot
+func (e *Engine) trouble(n *node) (Trouble, string) {
+	b, barred := n.boot, e.barred(n)
 	switch {
 	case n.slurm.State.Any(NodeInvalidReg) && serving(n.slurm.State):
 		return TroubleRefused, "slurmctld refused the registration: " + cmp.Or(n.slurm.Reason, "no reason given")
+	case barred != "" && n.pod == nil:
+		return TroubleConfig, barred
 	case n.pod == nil:
 		return b.createTrouble, b.problem
 	case n.outdated(), n.pod.Phase == PodTerminating && n.pod.Trouble != TroubleLost: // which says who has taken it
@@ -43,10 +45,7 @@ func (n *node) trouble() (Trouble, string) {
 // that could have changed.
 func (e *Engine) judge(n *node) {
 	b := n.boot
-	trouble, reason := n.trouble()
-	if problem := e.sets[n.set].Problem; problem != "" && n.pod == nil {
-		trouble, reason = TroubleConfig, problem
-	}
+	trouble, reason := e.trouble(n)
 	if n.pod != nil && trouble == TroubleCrash && b.crashed != n.pod.UID {
 		b.crashed = n.pod.UID
 		b.crashes++
@@ -74,6 +73,9 @@ func (e *Engine) judge(n *node) {
 		e.condemn(n, Verdict{Trouble: trouble, Reason: reason})
 	}
 }
+
+// barred says why no pod can be made for n, "" if one can.
+func (e *Engine) barred(n *node) string { return e.sets[n.set].Problem }
 
 // former says that what n waits for is the end of a pod.
 func (n *node) former() bool { return n.pod != nil && n.pod.Phase == PodTerminating }
