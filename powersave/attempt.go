@@ -60,7 +60,7 @@ func (e *Engine) failed(n *node, v Verdict) {
 	switch a, ok := e.attemptOf(n); {
 	case !ok || n.boot.blamed:
 	case e.gangsRoom(n, v) != nil, // there may be room for fewer
-		n.pod == nil && e.sets[n.set].Problem != "": // nothing was tried, and what ends it need not be a change of this NodeSet
+		n.was != "", n.pod == nil && e.sets[n.set].Problem != "": // nothing was tried, and what ends it need not be a change of this NodeSet
 		e.breakers.ProbeGone(a)
 	case n.boot.alone && n.boot.everywhere:
 		e.breakers.Refused(e.now, a, v.Reason)
@@ -84,7 +84,7 @@ func (e *Engine) succeeded(n *node) {
 // elsewhere goes on with another offering of the NodeSet, if one has not failed lately and there is time.
 func (e *Engine) elsewhere(n *node, v Verdict) bool {
 	set := e.sets[n.set]
-	if len(set.Offerings) == 0 || v.Trouble != TroubleCapacity && v.Trouble != TroubleQuota {
+	if len(set.Offerings) == 0 || n.was != "" || v.Trouble != TroubleCapacity && v.Trouble != TroubleQuota {
 		return false
 	}
 	left := e.choices(n.set, n.jobs)

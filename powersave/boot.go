@@ -114,6 +114,9 @@ func (e *Engine) orderBoot(n *node, req *request) {
 func (e *Engine) dropBoot(n *node, registered bool) {
 	requests := n.boot.requests
 	n.boot, n.gatedBy = nil, nil
+	if n.was != "" {
+		n.set, n.was = "", ""
+	}
 	e.forget(n, registered)
 	for _, r := range requests {
 		e.settled(r)

@@ -31,7 +31,7 @@ func (e *Engine) trouble(n *node) (Trouble, string) {
 	switch {
 	case n.slurm.State.Any(NodeInvalidReg) && serving(n.slurm.State):
 		return TroubleRefused, "slurmctld refused the registration: " + cmp.Or(n.slurm.Reason, "no reason given")
-	case barred != "" && n.pod == nil:
+	case barred != "" && (n.pod == nil || n.was != "" && n.former()):
 		return TroubleConfig, barred
 	case n.pod == nil:
 		return b.createTrouble, b.problem
@@ -75,7 +75,15 @@ func (e *Engine) judge(n *node) {
 }
 
 // barred says why no pod can be made for n, "" if one can.
-func (e *Engine) barred(n *node) string { return e.sets[n.set].Problem }
+func (e *Engine) barred(n *node) string {
+	switch set, there := e.sets[n.set]; {
+	case n.was == "", set.Problem != "": // which may be why it names no node
+		return set.Problem
+	case there:
+		return fmt.Sprintf("NodeSet %s names %s no longer: put it back into spec.nodeNames, or take it out of slurm.conf", n.was, n.name)
+	}
+	return fmt.Sprintf("NodeSet %s is gone: make it again, or take its nodes out of slurm.conf", n.was)
+}
 
 // former says that what n waits for is the end of a pod.
 func (n *node) former() bool { return n.pod != nil && n.pod.Phase == PodTerminating }
