@@ -68,6 +68,7 @@ func (w *world) toldSets(sets []powersave.NodeSet) {
 			w.toldSpec[i], w.toldAt[i] = s.SpecGeneration, w.now
 		}
 	}
+	w.toldOfB(known[1])
 	for i := range known {
 		if !known[i] {
 			w.toldAt[i], w.ofSet[i] = w.now, breaker{}

@@ -194,6 +194,7 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 	if w.blind && !told && !seen && !w.blamed(w.node(a.Node)) {
 		w.breaks("gives a boot up unread", "%s: %s", a.Node, a.Verdict)
 	}
+	w.mayTakeForGone(a)
 	w.mayGiveUp(a)
 	w.mayComeFirst(a)
 	w.mayBlameRoom(a)
@@ -299,6 +300,7 @@ func (w *world) patrolNode(n *node, p *pod) {
 	w.patrolHost(n, p)
 	w.patrolUpdate(n, p)
 	w.patrolClosed(n, p)
+	w.patrolGone(n, p)
 	if w.rolling != [2]int{} {
 		w.patrolOutdated(n, p)
 		w.patrolReserved(n, p)

@@ -55,6 +55,7 @@ type node struct {
 	crashLife                 int
 	creating                  int // calls under way
 	oddSince, emptySince      time.Time
+	barredSince               time.Time // see patrolGone
 	refusedAt                 time.Time // a pod was refused, and none made since
 	refusedOn                 string    // the offering it was for
 	users                     int       // jobs that had it in this epoch

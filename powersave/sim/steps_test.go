@@ -78,9 +78,7 @@ func (w *world) do(st *step) {
 		w.endGates(false)
 		w.slurmctldStarts()
 	case changeSets:
-		w.roughFor(st.long)
-		w.tellSets(0)
-		later(func() { w.tellSets(max(0, w.setsAt.Sub(w.now))) })
+		w.leaveSet(st, later)
 	case badSet: // who makes a mistake changes the spec, and so does who mends it
 		w.roughFor(st.long)
 		w.mend(0)

@@ -81,6 +81,7 @@ type world struct {
 	unseen     []powersave.PodGone      // of those that came and went while the watch was broken
 	watchAt    time.Time                // when the last news arrive
 
+	gone        setGone
 	hostsListed bool // the same of hosts
 	hostsAt     time.Time
 	spool       []spooled
@@ -144,7 +145,9 @@ const startup = 5 * time.Second
 
 func (w *world) roughFor(d time.Duration) { w.roughUntil(w.now.Add(d + recovery)) }
 
-func (w *world) roughUntil(t time.Time) { w.rough = latest(w.rough, t) }
+func (w *world) roughUntil(t time.Time) {
+	w.rough, w.gone.other = latest(w.rough, t), latest(w.gone.other, t)
+}
 
 // on says whether a fault is present.
 func (w *world) on(k kind, node int) bool { return w.passed < w.until[k][node] }
