@@ -255,7 +255,7 @@ func (l *Loop) slurmdbdOf(c *v1alpha1.Controller) string {
 	}
 	host, port := dbdAddress(a, l.o.Settings)
 	// A Service has longer and shorter names.
-	host = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(strings.TrimSuffix(host, ".")), "."+l.o.Settings.ClusterDomain), ".svc")
+	host = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(strings.TrimSuffix(host, ".")), "."+l.o.ClusterDomain), ".svc")
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 

@@ -1,4 +1,4 @@
-//go:build integration && (charts || faults)
+//go:build integration && (faults || (controlplane && charts))
 
 package integration
 
