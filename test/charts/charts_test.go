@@ -146,6 +146,7 @@ func TestWrongValues(t *testing.T) {
 		"metrics TLS":     {"slurmtide", "scaler: {enabled: true, clusters: [{name: a, slurmrestd: b}], externalMetrics: {enabled: true}}", "scaler.externalMetrics wants TLS"},
 		"scaler metrics":  {"slurmtide", "scaler: {enabled: true, clusters: [{name: a, slurmrestd: b}], tls: {metrics: true}}", "scaler.tls.metrics wants scaler.tls.secretName"},
 		"field of a CRD":  {"slurm", "controller: {spec: {extraconf: a}}", "at '/controller/spec': additional properties 'extraconf' not allowed"},
+		"interval":        {"slurm", "metrics: {serviceMonitor: {enabled: true, interval: 30 s}}", "at '/metrics/serviceMonitor/interval': '30 s' does not match pattern"},
 		"type in a CRD":   {"slurm", "restApi: {spec: {replicas: many}}", "at '/restApi/spec/replicas': got string, want integer"},
 		"collector":       {"slurm", "controller: {spec: {bridge: {tracing: {endpoint: 'http://user:password@collector'}}}}", "at '/controller/spec/bridge/tracing/endpoint': 'http://user:password@collector' does not match pattern"},
 		"no collector":    {"slurm", "controller: {spec: {bridge: {tracing: {}}}}", "at '/controller/spec/bridge/tracing': missing property 'endpoint'"},
