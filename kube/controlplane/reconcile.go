@@ -232,14 +232,13 @@ func nameTaken(c *v1alpha1.Controller, all []*v1alpha1.Controller, slurmdbd func
 		if here && other.Name == c.Name || ClusterName(other) != ClusterName(c) || !older(other, c) {
 			continue
 		}
-		where := "of this namespace"
-		if !here {
-			if address := slurmdbd(c); c.Spec.External != nil || address == "" || slurmdbd(other) != address {
-				continue
-			}
-			where = fmt.Sprintf("of namespace %s, which has the same slurmdbd,", other.Namespace)
+		if here {
+			return &Problem{"ClusterNameTaken", fmt.Sprintf("Controller %s of this namespace has the cluster name %s already: delete this one, and make it anew with another spec.clusterName", other.Name, ClusterName(c))}
 		}
-		return &Problem{"ClusterNameTaken", fmt.Sprintf("Controller %s %s has the cluster name %s already: delete this one, and make it anew with another spec.clusterName", other.Name, where, ClusterName(c))}
+		if address := slurmdbd(c); c.Spec.External == nil && address != "" && slurmdbd(other) == address {
+			return &Problem{"ClusterNameTaken", fmt.Sprintf("Controller %s of namespace %s has the cluster name %s, too, and the same slurmdbd (%s), which takes both for one: "+
+				"delete one of them, and make it anew with another spec.clusterName, or give it another slurmdbd", other.Name, other.Namespace, ClusterName(c), address)}
+		}
 	}
 	return nil
 }
@@ -253,9 +252,16 @@ func (l *Loop) slurmdbdOf(c *v1alpha1.Controller) string {
 	if err != nil { // there is none yet
 		return ""
 	}
-	host, port := dbdAddress(a, l.o.Settings)
-	// A Service has longer and shorter names.
-	host = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(strings.TrimSuffix(host, ".")), "."+l.o.ClusterDomain), ".svc")
+	return sameSlurmdbd(a, l.o.Settings)
+}
+
+// sameSlurmdbd is one text for all names of a slurmdbd that is a Service: those with namespace and domain, and in its own namespace the short one.
+func sameSlurmdbd(a *v1alpha1.Accounting, s Settings) string {
+	host, port := dbdAddress(a, s)
+	host = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(strings.TrimSuffix(host, ".")), "."+s.ClusterDomain), ".svc")
+	if !strings.ContainsAny(host, ".:") {
+		host += "." + a.Namespace
+	}
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 

@@ -110,11 +110,12 @@ func TestNameTaken(t *testing.T) {
 		c, other *v1alpha1.Controller
 		want     string
 	}{
-		"itself":                  {one("a", "tide", "", "dbd:6819"), one("a", "tide", "", "dbd:6819"), ""},
-		"its namespace":           {one("a", "tide2", "tide", ""), one("a", "tide", "", ""), "Controller tide of this namespace has the cluster name tide already"},
-		"another name":            {one("a", "tide2", "", ""), one("a", "tide", "", ""), ""},
-		"a namespace beside":      {one("b", "tide", "", ""), one("a", "tide", "", ""), ""},
-		"one slurmdbd":            {one("b", "tide", "", "dbd:6819"), one("a", "tide", "", "dbd:6819"), "Controller tide of namespace a, which has the same slurmdbd, has the cluster name tide already"},
+		"itself":             {one("a", "tide", "", "dbd:6819"), one("a", "tide", "", "dbd:6819"), ""},
+		"its namespace":      {one("a", "tide2", "tide", ""), one("a", "tide", "", ""), "Controller tide of this namespace has the cluster name tide already: delete this one, and make it anew with another spec.clusterName"},
+		"another name":       {one("a", "tide2", "", ""), one("a", "tide", "", ""), ""},
+		"a namespace beside": {one("b", "tide", "", ""), one("a", "tide", "", ""), ""},
+		"one slurmdbd": {one("b", "tide", "", "dbd:6819"), one("a", "tide", "", "dbd:6819"), "Controller tide of namespace a has the cluster name tide, too, and the same slurmdbd (dbd:6819), which takes both for one: " +
+			"delete one of them, and make it anew with another spec.clusterName, or give it another slurmdbd"},
 		"of two, the first":       {one("a", "tide", "", "dbd:6819"), one("b", "tide", "", "dbd:6819"), ""},
 		"by time":                 {one("b", "tide", "", "dbd:6819"), late, ""},
 		"two slurmdbds":           {one("b", "tide", "", "dbd:6819"), one("a", "tide", "", "dbd:6820"), ""},
@@ -127,7 +128,26 @@ func TestNameTaken(t *testing.T) {
 				return
 			}
 			require.NotNil(t, taken)
-			assert.Equal(t, test.want+": delete this one, and make it anew with another spec.clusterName", taken.Message)
+			assert.Equal(t, test.want, taken.Message)
 		})
+	}
+}
+
+func TestSameSlurmdbd(t *testing.T) {
+	for host, want := range map[string]string{
+		"":                        "records-accounting.slurm:6819",
+		"dbd":                     "dbd.slurm:6819", // of this namespace, and of no other
+		"dbd.other":               "dbd.other:6819",
+		"dbd.other.svc":           "dbd.other:6819",
+		"DBD.other.svc.tide.lan.": "dbd.other:6819",
+		"dbd.example.com":         "dbd.example.com:6819",
+		"192.0.2.1":               "192.0.2.1:6819",
+		"2001:db8::1":             "[2001:db8::1]:6819",
+	} {
+		a := &v1alpha1.Accounting{ObjectMeta: metav1.ObjectMeta{Name: "records", Namespace: "slurm"}}
+		if host != "" {
+			a.Spec.External = &v1alpha1.ExternalAccounting{Host: host}
+		}
+		assert.Equal(t, want, sameSlurmdbd(a, Settings{ClusterDomain: "tide.lan"}), host)
 	}
 }

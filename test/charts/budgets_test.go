@@ -27,7 +27,7 @@ func TestBudgets(t *testing.T) {
 		slurm, slurmtide string
 		want             map[string]budget
 	}{
-		"none": {sets + "loginSets: {one: {spec: {}}, single: {spec: {replicas: 1}}, idle: {spec: {replicas: 0}}}\n" +
+		"none": {sets + "loginSets: {one: {spec: {}}, single: {spec: {replicas: 1}}, own: {spec: {replicas: 2}, podDisruptionBudget: {}}, idle: {spec: {replicas: 0}}}\n" +
 			"accounting: {enabled: true, spec: {storageConfig: {host: db, passwordKeyRef: {name: db, key: password}}}}", "", nil},
 		"of their own accord": {
 			sets + "controller: {spec: {backups: 1, persistence: {accessModes: [ReadWriteMany]}}}\nloginSets: {one: {spec: {}}, two: {spec: {replicas: 2}}}", "",

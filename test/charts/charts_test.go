@@ -159,6 +159,7 @@ func TestWrongValues(t *testing.T) {
 		"no password":     {"slurm", "accounting: {spec: {storageConfig: {host: a}}}", "at '/accounting/spec/storageConfig': missing property 'passwordKeyRef'"},
 		"a long name":     {"slurm", "name: " + strings.Repeat("a", 41), "at '/name': 'aaaa"},
 		"a name":          {"slurm", "name: 1tide", "at '/name': '1tide' does not match pattern"},
+		"slurmdbd kept":   {"slurm", "{networkPolicy: {enabled: true}, accounting: {enabled: true, spec: {storageConfig: {host: a, passwordKeyRef: {name: a, key: b}}}}, controller: {spec: {external: {host: a}, slurmKeyRef: {name: a, key: b}, jwtKeyRef: {name: a, key: b}}}}", "slurmctld, which is elsewhere (controller.spec.external), would not reach slurmdbd: name its address"},
 		"nodes kept":      {"slurm", "{networkPolicy: {enabled: true}, controller: {spec: {external: {host: a}, slurmKeyRef: {name: a, key: b}, jwtKeyRef: {name: a, key: b}}}, nodeSets: {a: {spec: {nodeNames: a, shape: {cpus: 1, realMemory: 100}}}}}", "slurmctld, which is elsewhere (controller.spec.external), would not reach the nodes: name its address"},
 		"slurmctld kept":  {"slurm", "{networkPolicy: {enabled: true}, accounting: {enabled: true, spec: {external: {host: a}}}}", "slurmdbd, which is elsewhere (accounting.spec.external), could not tell slurmctld of changes: name its address"},
 		"RPC port":        {"slurm", "{networkPolicy: {enabled: true}, metrics: {slurmctld: {enabled: true}}}", "networkPolicy.metricsFrom is empty, and metrics.slurmctld.enabled would open slurmctld's port to everybody"},

@@ -335,6 +335,8 @@ func (p *plane) testLoginOutside(t *testing.T) {
 		err := reached(balancer, 2200)
 		return err != nil && strings.Contains(err.Error(), "ssh: connect to host"), fmt.Sprint(err) // nobody lets it in, or knows the way
 	})
+	p.editLoginSet(func(s *v1alpha1.LoginSet) { s.Spec.Service.LoadBalancerSourceRanges = nil })
+	let("everybody to be let in again", balancer, 2200)
 
 	p.editLoginSet(func(s *v1alpha1.LoginSet) { s.Spec.Service = v1alpha1.LoginService{} })
 	assert.Zero(t, service(corev1.ServiceTypeClusterIP).Spec.Ports[0].NodePort)

@@ -122,6 +122,11 @@ func (p *plane) testLeftBehind(t *testing.T) {
 		left := runKubectl(t, "-n", p.ns, "get", "secrets", "door-ssh-host-keys", "--ignore-not-found", "-o", "name")
 		return left == "", left
 	})
+	p.eventually("slurmctld to forget its nodes", func() (bool, string) { // an srun whose messages it drops while it reads its files waits for ever
+		left := p.slurm("sinfo", "-h", "-N", "-o", "%N")
+		return !strings.Contains(left, "door-"), left
+	})
+	p.waitInForce()
 }
 
 // testNodeHostKeys looks whether the client has met the key of the Secret, which a Controller has made for the NodeSet.

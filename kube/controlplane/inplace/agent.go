@@ -61,7 +61,8 @@ type Agent struct {
 	// Tell makes a report known.
 	Tell func(context.Context, Report) error
 	// Ended tells whether slurmctld has ended by itself since then, and what it said last.
-	Ended func(ctx context.Context, since time.Time) (words string, ended bool, err error)
+	// anew: one that began before does not count.
+	Ended func(ctx context.Context, since time.Time, anew bool) (words string, ended bool, err error)
 	// Dial sees whether somebody listens at host:port.
 	Dial func(ctx context.Context, address string) error
 	Log  *slog.Logger
@@ -76,6 +77,7 @@ type Agent struct {
 	good      string    // hash of what passed its trial last
 	installed string    // hash of what is in Etc
 	readFrom  time.Time // who has booted before that has not read it
+	stopped   bool      // slurmctld was ended to read it
 	since     time.Time // how long slurmctld has been silent, or has had what is in Etc
 	askAt     time.Time // when it may be asked again to read it
 	endedAt   time.Time // when it may be looked again whether it has ended

@@ -25,9 +25,11 @@ type slurm struct {
 	runs    string // what it runs with; "" if it does not
 	boot    time.Time
 	ended   time.Time // when it ended by itself last
+	began   time.Time // the one that did
 	checks  int
 	asked   int  // to read its files
 	stopped int  // to start anew
+	crashes bool // when it is to end
 	deaf    bool // it says that it did not hear that, and reads nothing
 	away    bool // it does not answer
 
@@ -50,14 +52,14 @@ func (s *slurm) start() {
 	s.runs, s.boot = string(text), time.Now().Truncate(time.Second)
 	s.away = strings.Contains(s.runs, "hang")
 	if strings.Contains(s.runs, "bad") || strings.Contains(s.runs, "fatal") {
-		s.runs, s.ended = "", time.Now().Truncate(time.Second)
+		s.runs, s.ended, s.began = "", time.Now().Truncate(time.Second), s.boot
 	}
 }
 
-func (s *slurm) Ended(_ context.Context, since time.Time) (string, bool, error) {
+func (s *slurm) Ended(_ context.Context, since time.Time, anew bool) (string, bool, error) {
 	s.Lock()
 	defer s.Unlock()
-	return "fatal: its last words", !s.ended.IsZero() && !s.ended.Before(since), nil
+	return "fatal: its last words", !s.ended.IsZero() && !s.ended.Before(since) && !(anew && s.began.Before(since)), nil
 }
 
 // set changes how it behaves.
@@ -101,11 +103,16 @@ func (s *slurm) Reconfigure(ctx context.Context) error {
 	return nil
 }
 
+// Stop has Kubernetes start it again some seconds later.
 func (s *slurm) Stop(context.Context) error {
-	s.start() // Kubernetes does
 	s.Lock()
 	defer s.Unlock()
 	s.stopped++
+	s.runs = ""
+	if s.crashes {
+		s.ended, s.began = time.Now().Truncate(time.Second), s.boot
+	}
+	time.AfterFunc(3*time.Second, s.start)
 	return nil
 }
 
@@ -282,18 +289,48 @@ func TestStartedAnewForItsAddresses(t *testing.T) {
 			{"MessageTimeout=20\nCommunicationParameters=CheckGhalQuiesce,NoCtldInAddrAny", 1},
 			{"MessageTimeout=30\nCommunicationParameters=noctldinaddrany", 1},
 			{"MessageTimeout=30\nCommunicationParameters=noctldinaddrany,EnableIPv6", 2},
-			{"MessageTimeout=30", 3},
+			{"MessageTimeout=30\nTopologyParam=NoCtldInAddrAny\nCommunicationParameters=EnableIPv6", 2},
+			{"MessageTimeout=30\nCommunicationParameters=EnableIPv6,DisableIPv4", 3},
+			{"MessageTimeout=30\nCommunicationParameters=crash", 4},
 		} {
+			w.slurm.Lock()
+			w.slurm.crashes = strings.Contains(test.text, "crash") // which is not the new configuration's fault
+			w.slurm.Unlock()
 			w.want(test.text)
-			wait(5 * time.Second)
+			wait(10 * time.Second)
 			assert.Equal(t, test.text, w.runs())
 			assert.Equal(t, Report{InForce: Hash(conf(test.text))}, w.last())
 			w.slurm.Lock()
 			assert.Equal(t, test.stopped, w.slurm.stopped, test.text)
-			assert.Equal(t, i+1-test.stopped, w.slurm.asked, test.text)
+			assert.Equal(t, i+1, w.slurm.asked, test.text) // one that has started is asked as well: it sends its configuration then
 			w.slurm.Unlock()
 		}
+		// One that it ends with is taken back all the same.
+		w.want("fatal\nCommunicationParameters=NoCtldInAddrAny")
+		wait(30 * time.Second)
+		assert.Equal(t, "MessageTimeout=30\nCommunicationParameters=crash", w.text())
+		assert.Contains(t, w.last().Error, "its last words")
 	})
+}
+
+// Of several slurmctlds none is ended: the one in control might go on as one that stands by.
+func TestBackupsKeepTheirPorts(t *testing.T) {
+	w := newWorld(t)
+	for hosts, want := range map[string]bool{"SlurmctldHost=a(a.x)\n": true, two: false} {
+		require.NoError(t, writeFiles(w.Kept, conf(hosts), 0o644, nil))
+		require.NoError(t, writeFiles(w.Etc, conf(hosts+"CommunicationParameters=NoCtldInAddrAny\n"), 0o644, nil))
+		anew, err := w.listensElsewhere()
+		require.NoError(t, err)
+		assert.Equal(t, want, anew, hosts)
+	}
+}
+
+// text is the slurm.conf that slurmctld reads.
+func (w *world) text() string {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.Etc, "slurm.conf"))
+	require.NoError(w.t, err)
+	return string(text)
 }
 
 func TestRefused(t *testing.T) {
@@ -359,7 +396,7 @@ func TestRefusedAtFirst(t *testing.T) {
 func TestRefusedAtFirstUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.Ended = func(context.Context, time.Time) (string, bool, error) {
+		w.Ended = func(context.Context, time.Time, bool) (string, bool, error) {
 			return "", false, errors.New("the API server is away")
 		}
 		w.want("bad")
@@ -408,8 +445,8 @@ func TestEnds(t *testing.T) {
 func TestEndsForWantOfMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.Ended = func(ctx context.Context, since time.Time) (string, bool, error) {
-			_, ended, err := w.slurm.Ended(ctx, since)
+		w.Ended = func(ctx context.Context, since time.Time, anew bool) (string, bool, error) {
+			_, ended, err := w.slurm.Ended(ctx, since, anew)
 			return "it was killed (" + oomKilled + ")", ended, err
 		}
 		w.want("one")

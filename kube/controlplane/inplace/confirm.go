@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/slurmtide/slurmtide/slurmconf"
 )
 
 // Files of ours. Their names begin with a dot: neither slurmctld nor readFiles cares for them.
@@ -28,6 +30,13 @@ func (a *Agent) confirm(ctx context.Context, wanted map[string]string) error {
 	}
 	switch {
 	case err == nil && !boot.Before(a.readFrom):
+		if a.stopped { // one that starts sends nothing to nodes and login pods
+			a.stopped = false
+			a.remember(ctx)
+			if err := a.Slurm.Reconfigure(ctx); err != nil {
+				return fmt.Errorf("having slurmctld send its configuration: %w", err)
+			}
+		}
 		return a.confirmed(ctx)
 	case err == nil:
 		a.since = a.Now()
@@ -98,7 +107,7 @@ func (a *Agent) ask(ctx context.Context) error {
 		return err
 	}
 	have := a.Slurm.Reconfigure
-	if anew {
+	if a.stopped = anew; anew {
 		a.Log.Info("slurmctld is started anew, since it is to listen at other addresses")
 		have = a.Slurm.Stop
 	}
@@ -114,24 +123,25 @@ func (a *Agent) ask(ctx context.Context) error {
 	return nil
 }
 
-// listensElsewhere tells whether what is installed has slurmctld listen at other addresses than what was last in force. When it
-// reads its files anew it keeps the port that it has opened at its start (controller.c, _open_ports).
+// listensElsewhere tells whether what is installed has slurmctld listen at other addresses than what was last in force. When it reads its files anew it keeps
+// the port that it has opened at its start (controller.c, _open_ports). Of several the one in control would go on as one that stands by.
 func (a *Agent) listensElsewhere() (bool, error) {
 	installed, err := a.readEtc()
 	if err != nil {
 		return false, err
 	}
 	kept, err := a.readKept()
-	return len(kept) > 0 && addresses(installed) != addresses(kept), err
+	return len(kept) > 0 && len(controllersOf(installed)) < 2 && addresses(installed) != addresses(kept), err
 }
 
-// addresses are the words of CommunicationParameters by which slurmctld opens its port.
-func addresses(files map[string]string) (by [2]bool) {
-	words, _ := read(files).Get("CommunicationParameters")
-	for i, word := range []string{"noctldinaddrany", "enableipv6"} {
-		by[i] = strings.Contains(strings.ToLower(words.Value), word) // as it looks for them
-	}
-	return by
+// addresses are the words by which slurmctld opens its port, as it looks for them (slurm_protocol_api.c, read_config.c).
+func addresses(files map[string]string) (by [3]bool) {
+	config := read(files)
+	words, _ := config.Get("CommunicationParameters")
+	more, _ := config.Get("TopologyParam") // where the first one was before
+	has := func(s slurmconf.Setting, word string) bool { return strings.Contains(strings.ToLower(s.Value), word) }
+	const one = "noctldinaddrany"
+	return [3]bool{has(words, one) || has(more, one), has(words, "enableipv6"), has(words, "disableipv4")}
 }
 
 // goBack puts what was last in force in place of what has ended slurmctld at its start, though it was good on trial: a NodeSet
@@ -141,7 +151,7 @@ func (a *Agent) goBack(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	a.endedAt = a.Now().Add(endedEvery)
-	words, ended, err := a.Ended(ctx, a.readFrom)
+	words, ended, err := a.Ended(ctx, a.readFrom, a.stopped)
 	if err != nil {
 		a.Log.Warn("asking whether slurmctld has ended", "error", err) // as long as that is not known nothing is taken back
 		return false, nil
@@ -228,7 +238,7 @@ func (a *Agent) put(files map[string]string) error {
 	if err := a.forgetSpread(Hash(files)); err != nil {
 		return err
 	}
-	a.installed, a.since, a.askAt, a.endedAt, a.ended = Hash(files), a.Now(), time.Time{}, time.Time{}, false
+	a.installed, a.since, a.askAt, a.endedAt, a.ended, a.stopped = Hash(files), a.Now(), time.Time{}, time.Time{}, false, false
 	return nil
 }
 

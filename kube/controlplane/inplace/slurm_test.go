@@ -161,14 +161,30 @@ func TestEnded(t *testing.T) {
 				assert.Equal(t, http.MethodGet, r.Method)
 				_, _ = io.WriteString(w, test.status)
 			})
-			words, ended, err := p.Ended(t.Context(), since)
+			words, ended, err := p.Ended(t.Context(), since, false)
 			require.NoError(t, err)
 			assert.Equal(t, test.words != "", ended)
 			assert.Equal(t, test.words, words)
 		})
 	}
-	_, _, err := podBehind(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }).Ended(t.Context(), since)
+	_, _, err := podBehind(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }).Ended(t.Context(), since, false)
 	require.ErrorContains(t, err, "get pod p: the API server answers 404 Not Found")
+}
+
+// What a slurmctld does that was told to end, for another one to read the files, is not their fault.
+func TestEndedAnew(t *testing.T) {
+	since := time.Date(2026, 11, 21, 10, 0, 0, 500, time.UTC)
+	for began, want := range map[string]bool{"2026-11-21T09:00:00Z": false, "2026-11-21T10:00:01Z": true} {
+		p := podBehind(t, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprintf(w, `{"status":{"containerStatuses":[{"name":"slurmctld","lastState":{"terminated":{"exitCode":139,"startedAt":%q,"finishedAt":"2026-11-21T10:00:02Z"}}}]}}`, began)
+		})
+		_, ended, err := p.Ended(t.Context(), since, true)
+		require.NoError(t, err)
+		assert.Equal(t, want, ended, began)
+		_, ended, err = p.Ended(t.Context(), since, false)
+		require.NoError(t, err)
+		assert.True(t, ended)
+	}
 }
 
 // What is left of a check that was killed, keys among it, goes; what others have in the directory stays.

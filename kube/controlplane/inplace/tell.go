@@ -49,8 +49,9 @@ func (p Pod) Tell(ctx context.Context, r Report) error {
 	return err
 }
 
-// Ended tells whether slurmctld has ended by itself since then, or one that began since then for want of memory, and its last words. It may run again.
-func (p Pod) Ended(ctx context.Context, since time.Time) (words string, ended bool, err error) {
+// Ended tells whether slurmctld has ended by itself since then, or one that began since then for want of memory, and its last words. It may run again. anew: it
+// was told to end, so only one that began since then counts.
+func (p Pod) Ended(ctx context.Context, since time.Time, anew bool) (words string, ended bool, err error) {
 	text, err := p.ask(ctx, http.MethodGet, "", nil)
 	if err != nil {
 		return "", false, err
@@ -79,7 +80,7 @@ func (p Pod) Ended(ctx context.Context, since time.Time) (words string, ended bo
 	for _, c := range pod.Status.ContainerStatuses {
 		for _, s := range []state{c.State, c.LastState} {
 			switch t := s.Terminated; {
-			case c.Name != p.Container || t == nil || t.FinishedAt.Before(since):
+			case c.Name != p.Container || t == nil || t.FinishedAt.Before(since) || anew && t.StartedAt.Before(since):
 			case t.Reason == oomKilled && !t.StartedAt.Before(since): // one that had run before may just have grown
 				return "it needs more memory than its limit, and was killed (" + oomKilled + "): raise spec.slurmctld.resources.limits.memory", true, nil
 			case byItself(t.ExitCode):
