@@ -1,6 +1,7 @@
 package powersave
 
 import (
+	"slices"
 	"time"
 )
 
@@ -8,8 +9,12 @@ import (
 // when waiting is pointless.
 func (e *Engine) attempt(n *node) bool {
 	b := n.boot
-	if b.attempt != nil {
-		return true
+	if a := b.attempt; a != nil {
+		if e.sets[n.set].offers(a) {
+			return true
+		}
+		e.breakers.ProbeGone(*a)
+		b.attempt, e.counted = nil, nil
 	}
 	var few [8]uint32
 	for _, job := range append(few[:0], n.jobs...) {
@@ -42,6 +47,14 @@ func (e *Engine) attempt(n *node) bool {
 		e.closedAgain = e.closedAgain || set.limited() // the last place may have been taken since
 	}
 	return false
+}
+
+// offers says that an attempt that was begun can go on: the NodeSet may have been changed, or be another one by now.
+func (s NodeSet) offers(a *Attempt) bool {
+	if s.Name != a.NodeSet || len(s.Offerings) == 0 {
+		return s.Name == a.NodeSet && a.Offering == ""
+	}
+	return slices.ContainsFunc(s.Offerings, func(o Offering) bool { return o.Name == a.Offering })
 }
 
 // attemptOf is the attempt that the boot in hand of n stands for; one that an earlier bridge began is made up from its pod.
