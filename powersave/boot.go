@@ -1,6 +1,7 @@
 package powersave
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -108,6 +109,7 @@ func (e *Engine) orderBoot(n *node, req *request) {
 	n.boot = &boot{generation: req.Sequence, requests: []*request{req}, accepted: e.now, read: e.reads.count, unsure: unsure, resumeTimeout: req.ResumeTimeout, clearAt: e.now}
 	n.boot.times.Requested, n.boot.times.Accepted = req.Started, e.now
 	n.failed = ""
+	n.set = cmp.Or(n.set, n.was) // slurmctld has it still: its jobs are to hear of that as those before them
 	e.activate(n)
 }
 
@@ -115,7 +117,7 @@ func (e *Engine) dropBoot(n *node, registered bool) {
 	requests := n.boot.requests
 	n.boot, n.gatedBy = nil, nil
 	if n.was != "" {
-		n.set, n.was = "", ""
+		n.set = ""
 	}
 	e.forget(n, registered)
 	for _, r := range requests {

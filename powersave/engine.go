@@ -410,12 +410,16 @@ func (e *Engine) readNodeSets(sets []NodeSet) {
 	for _, n := range e.all() {
 		set := n.owner
 		switch {
-		case set != "" || n.boot == nil:
+		case set != "":
 			n.was = ""
-		case n.was == "" && n.set != "":
-			n.was, n.boot.troubleAt = n.set, e.now // it may be made again within seconds
+		case n.was == "":
+			if n.was = n.set; n.boot != nil {
+				n.boot.troubleAt = e.now // it may be made again within seconds
+			}
 		}
-		set = cmp.Or(set, n.was)
+		if n.boot != nil {
+			set = cmp.Or(set, n.was)
+		}
 		if was := before[set]; !e.sets[set].sameSpec(was.SpecGeneration, was.SpecHash) {
 			n.closed, e.closedAgain = closing{}, true
 		}

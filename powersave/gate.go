@@ -48,7 +48,7 @@ func (e *Engine) admitGate(ev heldGate) {
 	e.leaveBefore(ev)
 	for name := range ev.Nodes.All() {
 		n := e.nodes[name]
-		if n == nil || n.set == "" {
+		if n == nil || n.set == "" && n.was == "" {
 			continue // not ours: never a reason to wait
 		}
 		g.nodes = append(g.nodes, n)

@@ -10,7 +10,7 @@ import (
 type node struct {
 	name string
 	set  string   // NodeSet that owns it; "" if none does
-	was  string   // NodeSet that named it last, if none does now; set is that, too, until its boot is over
+	was  string   // NodeSet that named it last, if none does now; set is that, too, while it boots
 	jobs []uint32 // gangs that wait for it
 	// owner is what set is to be, while NodeSets are read.
 	owner string

@@ -64,13 +64,11 @@ func (w *world) mayTakeForGone(a powersave.BootFailed) {
 	}
 }
 
-// patrolGone looks whether a job waits for a node that no pod can be made for, since its NodeSet went while it booted.
+// patrolGone looks whether a job waits for a node that no pod can be made for, since its NodeSet is gone.
 func (w *world) patrolGone(n *node, p *pod) {
 	since := w.gone.since
-	waits := slices.ContainsFunc(n.jobs, func(j *slurmJob) bool {
-		return j.state == configuring && !j.unheard && !j.reported.IsZero() && j.reported.Before(since)
-	})
-	if since.IsZero() || !n.ours() || n.set() != 1 || !waits || !n.flags.Any(powersave.NodePoweringUp) || n.bootReq.After(since) || p != nil && p.Phase != powersave.PodTerminating {
+	waits := slices.ContainsFunc(n.jobs, func(j *slurmJob) bool { return j.state == configuring && !j.unheard && !j.reported.IsZero() })
+	if since.IsZero() || !n.ours() || n.set() != 1 || !waits || !n.flags.Any(powersave.NodePoweringUp) || p != nil && p.Phase != powersave.PodTerminating {
 		n.barredSince = w.now
 		return
 	}
