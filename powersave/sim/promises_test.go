@@ -144,6 +144,10 @@ func (w *world) knows(j *slurmJob) bool {
 	return !j.unheard && w.endOf(changeSets, 0).Before(j.asked) && (!j.reported.IsZero() || !j.known.IsZero() && w.rough.Before(j.known))
 }
 
+// knowsLate says that the bridge can know of a job that was requeued at ResumeTimeout. One that was started since knows it from a request, which
+// stays until the job is told; what only a gate told has gone with the bridge that heard it.
+func (w *world) knowsLate(j *slurmJob) bool { return j.lateLife == w.life || !j.reported.IsZero() }
+
 // mayHold looks at how long a job that was given back is to rest.
 func (w *world) mayHold(j *slurmJob, a powersave.HoldJob, begin time.Time) {
 	if a.Delay < 30*time.Second || a.Delay > 30*time.Minute {
@@ -378,7 +382,7 @@ func (w *world) patrolJob(j *slurmJob) {
 		w.breaks("gate stays", "job %d, which was requeued", j.id)
 	case j.state == pending && j.backLife != 0 && !w.rests(j) && w.smooth(j.backAt, prompt):
 		w.breaks("does not rest", "job %d, given back at %.3f", j.id, j.backAt.Sub(start).Seconds())
-	case j.state == pending && j.lateRun == j.restarts && j.toldRun != j.restarts && j.tellErrs == 0 && w.smooth(j.requeued, prompt):
+	case j.state == pending && j.lateRun == j.restarts && w.knowsLate(j) && j.toldRun != j.restarts && j.tellErrs == 0 && w.smooth(j.requeued, prompt):
 		w.breaks("is not told why", "job %d, requeued at ResumeTimeout, at %.3f", j.id, j.requeued.Sub(start).Seconds())
 	case j.state == configuring && alone && !j.unheard && !j.reported.IsZero() && w.smooth(j.reported, w.deadline(j)+prompt/3):
 		w.breaks("gang waits", "job %d since %.3f: %s", j.id, j.reported.Sub(start).Seconds(), w.picture())
