@@ -79,6 +79,8 @@ type Engine struct {
 	podsRead, setsRead, hostsRead bool
 	blind                         bool // pods or NodeSets cannot be read at present
 	leading                       bool
+	resumedAt                     time.Time // when ResumeProgram came last
+	unasked                       bool      // a gate was let go since then because it did not
 
 	reads    reads
 	freeable []*node // pods gone, name to be freed in Slurm
@@ -306,6 +308,7 @@ func (e *Engine) accept(r Request) {
 		nodes = append(nodes, n)
 		switch r.Kind {
 		case spool.KindResume:
+			e.resumedAt, e.unasked = e.now, false
 			e.orderBoot(n, req)
 		case spool.KindSuspend, spool.KindResumeFail:
 			e.orderOff(n, req)

@@ -31,6 +31,32 @@ type heldGate struct {
 // slurmctld's own scan, every 30 s, would have started the job: to wait longer would hold it up.
 const gateBlind = 20 * time.Second
 
+// A slurmctld that is to read its configuration anew first ends what starts ResumeProgram, and then waits for the programs that run (controller.c,
+// slurmscriptd.c _wait_for_all_scripts). A gate that began in between would wait for a boot that nobody asks for, and slurmctld for the gate.
+const (
+	gateUnasked = 5 * time.Second  // ResumeProgram comes within a second or two
+	gateRated   = 65 * time.Second // with a ResumeRate it may be the next minute
+)
+
+// unaskedUntil is when the gate is let go if ResumeProgram has not come for its nodes by then; zero: it has, as far as is known.
+func (e *Engine) unaskedUntil(g *gate) time.Time {
+	switch {
+	case !slices.ContainsFunc(g.nodes, func(n *node) bool { return n.boot == nil && n.readSince(g.read) && n.allocatedAnew() }):
+		return time.Time{}
+	case e.resumedAt.After(g.asked):
+		return e.resumedAt.Add(gateRated)
+	case e.unasked:
+		return g.asked
+	}
+	return g.asked.Add(gateUnasked)
+}
+
+// unaskedFor says that a read later than that shows them still powered down.
+func (e *Engine) unaskedFor(g *gate) bool {
+	until := e.unaskedUntil(g)
+	return !until.IsZero() && !slices.ContainsFunc(g.nodes, func(n *node) bool { return n.readAt.Before(until) })
+}
+
 func (e *Engine) openGate(ev GateOpened) {
 	if e.hets.add(ev.JobID, ev.HetJob) {
 		e.goAlong(e.hets.of(ev.JobID))
@@ -107,7 +133,11 @@ func (e *Engine) pollForGate(g *gate) time.Time {
 			return e.reads.ended
 		}
 	}
-	return e.reads.ended.Add(e.cfg.PollSlow) // boots in hand poll faster by themselves
+	slow := e.reads.ended.Add(e.cfg.PollSlow) // boots in hand poll faster by themselves
+	if until := e.unaskedUntil(g); !until.IsZero() && until.Before(slow) {
+		return later(until, e.reads.ended)
+	}
+	return slow
 }
 
 // joinGates notes which jobs wait for boots in hand, as far as their gates and the newest read tell: no resume file names a
@@ -165,6 +195,9 @@ func (e *Engine) checkGates() {
 		case lost != nil:
 			e.losesAll(g, lost)
 			e.do(AnswerGate{ID: g.id, Reason: "node " + lost.name + " is the job's no longer"})
+		case e.unaskedFor(g):
+			e.unasked = true // until ResumeProgram comes again, none has to wait that comes after it
+			e.do(AnswerGate{ID: g.id, Reason: "slurmctld does not ask for its nodes: it reads its configuration, or powers up no more of them now"})
 		default:
 			return false
 		}
