@@ -34,7 +34,7 @@ const gateBlind = 20 * time.Second
 // A slurmctld that is to read its configuration anew first ends what starts ResumeProgram, and then waits for the programs that run (controller.c,
 // slurmscriptd.c _wait_for_all_scripts). A gate that began in between would wait for a boot that nobody asks for, and slurmctld for the gate.
 const (
-	gateUnasked = 5 * time.Second  // ResumeProgram comes within a second or two
+	gateUnasked = 10 * time.Second // ResumeProgram comes within a second or two, unless slurmctld is busy
 	gateRated   = 65 * time.Second // with a ResumeRate it may be the next minute
 )
 
