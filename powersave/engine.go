@@ -81,6 +81,7 @@ type Engine struct {
 	leading                       bool
 	resumedAt                     time.Time // when ResumeProgram came last
 	unasked                       bool      // a gate was let go since then because it did not
+	allAtOnce                     bool      // as the newest request has it
 
 	reads    reads
 	freeable []*node // pods gone, name to be freed in Slurm
@@ -308,7 +309,7 @@ func (e *Engine) accept(r Request) {
 		nodes = append(nodes, n)
 		switch r.Kind {
 		case spool.KindResume:
-			e.resumedAt, e.unasked = e.now, false
+			e.resumedAt, e.unasked, e.allAtOnce = e.now, false, r.AllAtOnce
 			e.orderBoot(n, req)
 		case spool.KindSuspend, spool.KindResumeFail:
 			e.orderOff(n, req)

@@ -15,6 +15,8 @@ type Request struct {
 	Started  time.Time // when the program started, the closest known time to slurmctld's decision
 	Nodes    slurmconf.Hostlist
 	Jobs     []Job // resume only; jobless power-ups name none
+	// AllAtOnce: slurm.conf has ResumeRate=0.
+	AllAtOnce bool
 	// ResumeTimeout is slurm.conf's; 0: unknown.
 	ResumeTimeout time.Duration
 	// SuspendTime is the shortest in slurm.conf; 0: unknown, or nodes are never suspended.

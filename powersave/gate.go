@@ -35,7 +35,7 @@ const gateBlind = 20 * time.Second
 // slurmscriptd.c _wait_for_all_scripts). A gate that began in between would wait for a boot that nobody asks for, and slurmctld for the gate.
 const (
 	gateUnasked = 10 * time.Second // ResumeProgram comes within a second or two, unless slurmctld is busy
-	gateRated   = 65 * time.Second // with a ResumeRate it may be the next minute
+	gateRated   = 65 * time.Second // with a ResumeRate it may come for others first, and for these in the next minute
 )
 
 // unaskedUntil is when the gate is let go if ResumeProgram has not come for its nodes by then; zero: it has, as far as is known.
@@ -43,12 +43,12 @@ func (e *Engine) unaskedUntil(g *gate) time.Time {
 	switch {
 	case !slices.ContainsFunc(g.nodes, func(n *node) bool { return n.boot == nil && n.readSince(g.read) && n.allocatedAnew() }):
 		return time.Time{}
-	case e.resumedAt.After(g.asked):
-		return e.resumedAt.Add(gateRated)
 	case e.unasked:
 		return g.asked
+	case e.allAtOnce || e.resumedAt.IsZero():
+		return g.asked.Add(gateUnasked)
 	}
-	return g.asked.Add(gateUnasked)
+	return later(g.asked.Add(gateUnasked), e.resumedAt.Add(gateRated))
 }
 
 // unaskedFor says that a read later than that shows them still powered down.

@@ -210,6 +210,9 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 			case "age":
 				r.Started = p.now.Add(-p.duration(v))
 				continue
+			case "rate":
+				r.AllAtOnce = v == "0"
+				continue
 			case "timeout":
 				r.ResumeTimeout = p.duration(v)
 				continue

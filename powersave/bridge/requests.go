@@ -97,6 +97,7 @@ func decode(r spool.Request, log *slog.Logger) (powersave.Request, error) {
 	req := powersave.Request{ID: r.ID, Sequence: r.Sequence(), Kind: r.Kind, Started: r.Started, Nodes: nodes}
 	req.ResumeTimeout = time.Duration(r.ResumeTimeout) * time.Second
 	req.SuspendTime = time.Duration(r.SuspendTime) * time.Second
+	req.AllAtOnce = r.AllAtOnce
 	if r.ResumeFileError != "" {
 		log.Warn("request without its jobs", "request", r.ID, "error", r.ResumeFileError)
 	}

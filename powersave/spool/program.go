@@ -47,7 +47,7 @@ func Program(kind Kind, args []string, env func(string) string, stderr io.Writer
 	r := Request{Kind: kind, Started: started, Nodes: args[len(args)-1], SlurmConf: env("SLURM_CONF")}
 	if kind == KindResume {
 		times := readSlurmTimes(settings.SlurmConf)
-		r.ResumeTimeout, r.SuspendTime = int(times.Resume.Seconds()), int(times.Suspend.Seconds())
+		r.ResumeTimeout, r.SuspendTime, r.AllAtOnce = int(times.Resume.Seconds()), int(times.Suspend.Seconds()), times.AllAtOnce
 	}
 	if path := env("SLURM_RESUME_FILE"); path != "" && kind == KindResume {
 		var err error

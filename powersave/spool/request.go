@@ -37,6 +37,8 @@ type Request struct {
 	ResumeTimeout int `json:"resume_timeout,omitempty"`
 	// SuspendTime is the shortest in slurm.conf, in seconds; 0 when unknown, or when no node is ever suspended.
 	SuspendTime int `json:"suspend_time,omitempty"`
+	// AllAtOnce says that slurm.conf has ResumeRate=0.
+	AllAtOnce bool `json:"all_at_once,omitempty"`
 	// ResumeFileError says why ResumeFile is nil although SLURM_RESUME_FILE was set.
 	ResumeFileError string `json:"resume_file_error,omitempty"`
 	// ResumeFile is the content of the file $SLURM_RESUME_FILE names: valid JSON, bytes

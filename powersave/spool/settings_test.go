@@ -99,6 +99,8 @@ func TestSlurmTimes(t *testing.T) {
 		"not for us":     {map[string]string{"slurm.conf": "EpilogTimeout=30\nPartitionName=a ResumeTimeout=3\n"}, slurmTimes{}},
 		"suspended":      {map[string]string{"slurm.conf": "SuspendTime = 300\nSuspendTimeout=30\n"}, slurmTimes{Suspend: 5 * time.Minute}},
 		"shortest":       {map[string]string{"slurm.conf": "SuspendTime=300\nPartitionName=a suspendtime=60 Nodes=ALL\nPartitionName=b SuspendTime=90\n"}, slurmTimes{Suspend: time.Minute}},
+		"all at once":    {map[string]string{"slurm.conf": "ResumeRate=300\nInclude more.conf\n", "more.conf": " resumerate = 0 # no limit\n"}, slurmTimes{AllAtOnce: true}},
+		"by a rate":      {map[string]string{"slurm.conf": "ResumeRate=0\nResumeRate=100\n"}, slurmTimes{}},
 		"never":          {map[string]string{"slurm.conf": "SuspendTime=INFINITE\nPartitionName=a SuspendTime=-1\n"}, slurmTimes{}},
 		"infinite":       {map[string]string{"slurm.conf": "PrologEpilogTimeout=INFINITE\nResumeTimeout=many"}, slurmTimes{}},
 		"included":       {map[string]string{"slurm.conf": "Include sub.conf\nInclude missing.conf\n", "sub.conf": "PrologTimeout=5"}, slurmTimes{Prolog: 5 * time.Second}},

@@ -19,6 +19,8 @@ type slurmTimes struct {
 	// Suspend is the shortest SuspendTime: slurm.conf's, a partition's or (26.05) a node's. Which of them counts for a node is
 	// not looked at, since the longest of its partitions does (power_save.c).
 	Suspend time.Duration
+	// AllAtOnce is ResumeRate=0: slurmctld powers up all nodes that it has to at once. Without the line it is 300 a minute.
+	AllAtOnce bool
 }
 
 // readSlurmTimes passes over what it cannot read: a gate ends earlier then, and the bridge leaves late boots to slurmctld.
@@ -58,6 +60,9 @@ func (t *slurmTimes) scan(path string, depth int) {
 		key, value, _ := strings.Cut(text, "=")
 		if strings.EqualFold(strings.TrimSpace(key), "SuspendTime") {
 			t.suspend(strings.TrimSpace(value))
+		}
+		if strings.EqualFold(strings.TrimSpace(key), "ResumeRate") {
+			t.AllAtOnce = strings.TrimSpace(value) == "0"
 		}
 		n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 16)
 		if err != nil || n == 0 {
