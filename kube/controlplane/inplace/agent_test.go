@@ -59,7 +59,7 @@ func (s *slurm) start() {
 func (s *slurm) Ended(_ context.Context, since time.Time, anew bool) (string, bool, error) {
 	s.Lock()
 	defer s.Unlock()
-	return "fatal: its last words", !s.ended.IsZero() && !s.ended.Before(since) && !(anew && s.began.Before(since)), nil
+	return "fatal: its last words", !s.ended.IsZero() && !s.ended.Before(since) && (!anew || !s.began.Before(since)), nil
 }
 
 // set changes how it behaves.
