@@ -81,7 +81,7 @@ type Engine struct {
 	leading                       bool
 	resumedAt                     time.Time // when ResumeProgram came last
 	unasked                       bool      // a gate was let go since then because it did not
-	allAtOnce                     bool      // as the newest request has it
+	allAtOnce                     bool      // as that request has it
 
 	reads    reads
 	freeable []*node // pods gone, name to be freed in Slurm
@@ -303,13 +303,15 @@ func (e *Engine) accept(r Request) {
 		e.finish(req)
 		return
 	}
+	if r.Kind == spool.KindResume {
+		e.resumedAt, e.unasked, e.allAtOnce = e.now, false, r.AllAtOnce
+	}
 	nodes := make([]*node, 0, r.Nodes.Len())
 	for name := range r.Nodes.All() {
 		n := e.node(name)
 		nodes = append(nodes, n)
 		switch r.Kind {
 		case spool.KindResume:
-			e.resumedAt, e.unasked, e.allAtOnce = e.now, false, r.AllAtOnce
 			e.orderBoot(n, req)
 		case spool.KindSuspend, spool.KindResumeFail:
 			e.orderOff(n, req)

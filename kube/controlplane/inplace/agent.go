@@ -60,8 +60,7 @@ type Agent struct {
 	Slurm  Slurm
 	// Tell makes a report known.
 	Tell func(context.Context, Report) error
-	// Ended tells whether slurmctld has ended by itself since then, and what it said last.
-	// anew: one that began before does not count.
+	// Ended tells whether slurmctld has ended by itself since then, and what it said last. anew: one that began before does not count.
 	Ended func(ctx context.Context, since time.Time, anew bool) (words string, ended bool, err error)
 	// Dial sees whether somebody listens at host:port.
 	Dial func(ctx context.Context, address string) error

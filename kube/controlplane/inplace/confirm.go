@@ -106,12 +106,12 @@ func (a *Agent) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	have := a.Slurm.Reconfigure
+	reread := a.Slurm.Reconfigure
 	if a.stopped = anew; anew {
 		a.Log.Info("slurmctld is started anew, since it is to listen at other addresses")
-		have = a.Slurm.Stop
+		reread = a.Slurm.Stop
 	}
-	if err := have(ctx); err != nil {
+	if err := reread(ctx); err != nil {
 		// It may be about to read them all the same, if it was only slow to say so: its boot time tells.
 		a.askAt = a.Now().Add(askAgain)
 		if a.report.Rejected == "" {
