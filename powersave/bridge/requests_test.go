@@ -86,6 +86,29 @@ func TestRequestIsFollowed(t *testing.T) {
 	})
 }
 
+// What slurm.conf says comes to the engine with the request.
+func TestTimesOfSlurmConf(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // a program switches it off
+	for rate, want := range map[string]bool{"0": true, "300": false} {
+		dir := t.TempDir()
+		require.NoError(t, chmod700(dir))
+		conf := filepath.Join(dir, "slurm.conf")
+		require.NoError(t, os.WriteFile(conf, []byte("ResumeTimeout=300\nSuspendTime=60\nResumeRate="+rate+"\n"), 0o600))
+		env := map[string]string{"SLURMTIDE_SPOOL": dir, "SLURM_CONF": conf}
+		require.Zero(t, spool.Program(spool.KindResume, []string{"resume", "cpu-0"}, func(name string) string { return env[name] }, io.Discard))
+		s, err := spool.Open(dir)
+		require.NoError(t, err)
+		all, _, err := s.Pending(func(string) bool { return false })
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		r, err := decode(all[0], slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		assert.Equal(t, 5*time.Minute, r.ResumeTimeout)
+		assert.Equal(t, time.Minute, r.SuspendTime)
+		assert.Equal(t, want, r.AllAtOnce, rate)
+	}
+}
+
 // refused is what a create fails with that an API server refuses.
 type refused struct{ everywhere bool }
 

@@ -290,8 +290,9 @@ func TestStartedAnewForItsAddresses(t *testing.T) {
 			{"MessageTimeout=30\nCommunicationParameters=noctldinaddrany", 1},
 			{"MessageTimeout=30\nCommunicationParameters=noctldinaddrany,EnableIPv6", 2},
 			{"MessageTimeout=30\nTopologyParam=NoCtldInAddrAny\nCommunicationParameters=EnableIPv6", 2},
-			{"MessageTimeout=30\nCommunicationParameters=EnableIPv6,DisableIPv4", 3},
-			{"MessageTimeout=30\nCommunicationParameters=crash", 4},
+			{"MessageTimeout=30\nCommunicationParameters=EnableIPv6", 3},
+			{"MessageTimeout=30\nCommunicationParameters=EnableIPv6,DisableIPv4", 4},
+			{"MessageTimeout=30\nCommunicationParameters=crash", 5},
 		} {
 			w.slurm.Lock()
 			w.slurm.crashes = strings.Contains(test.text, "crash") // which is not the new configuration's fault
