@@ -33,8 +33,8 @@ func Rights() []pods.Right {
 		{Group: "apps", Resource: "deployments", Verbs: made},
 		{Group: "rbac.authorization.k8s.io", Resource: "rolebindings", Verbs: made},
 		{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}},
-		{Resource: "events", Verbs: []string{"list"}},                              // why a pod cannot be made
-		{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"get"}}, // to see which namespaces have a daemon of their own
+		{Resource: "events", Verbs: []string{"list"}},                                                                         // why a pod cannot be made
+		{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"list", "watch"}, Names: []string{NamespaceLease}}, // to see which namespaces have a daemon of their own
 	}
 }
 

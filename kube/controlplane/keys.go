@@ -2,11 +2,13 @@ package controlplane
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -72,19 +74,26 @@ func accountingKeys(a *v1alpha1.Accounting) []wantedKey {
 	return []wantedKey{one("slurmKeyRef", a.Spec.SlurmKeyRef, accountingSlurmKeyRef(a)), one("jwtKeyRef", a.Spec.JWTKeyRef, accountingJWTKeyRef(a))}
 }
 
-// makeKeys makes the keys that are ours to make, once, and looks whether the others are there. found are Secrets that were there before.
+// makeKeys makes the keys that are ours to make, once, and looks whether the others are there, all at once: it is most of what the handling of a Controller takes.
+// found are Secrets that were there before.
 func (l *Loop) makeKeys(ctx context.Context, keys []wantedKey) (found []string, err error) {
-	for _, k := range keys {
-		before := false
-		if k.given {
-			_, err = l.secretKey(ctx, k.of.Namespace, k.field, k.ref)
-		} else {
-			before, err = l.ownKey(ctx, k)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if before {
+	before, errs := make([]bool, len(keys)), make([]error, len(keys))
+	var all sync.WaitGroup
+	for i, k := range keys {
+		all.Go(func() {
+			if k.given {
+				_, errs[i] = l.secretKey(ctx, k.of.Namespace, k.field, k.ref)
+			} else {
+				before[i], errs[i] = l.ownKey(ctx, k)
+			}
+		})
+	}
+	all.Wait()
+	if err := cmp.Or(errs...); err != nil {
+		return nil, err
+	}
+	for i, k := range keys {
+		if before[i] {
 			found = append(found, k.ref.Name)
 		}
 	}

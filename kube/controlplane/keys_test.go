@@ -54,9 +54,9 @@ func TestKeys(t *testing.T) {
 		"cut short":      {secrets: []runtime.Object{secret(slurmKeyRef(c), c)}, made: []string{"tide-auth-jwths256"}},
 		"lost":           {set: set, secrets: []runtime.Object{secret(slurmKeyRef(c), c)}, want: "KeyLost: Secret tide-auth-jwths256, in which the key of this cluster was, is gone: create it again with the same jwt_hs256.key; or, if that is lost, delete StatefulSet tide-controller"},
 		"put back":       {set: set, secrets: []runtime.Object{secret(slurmKeyRef(c), c), secret(jwtKeyRef(c), nil)}, found: []string{"tide-auth-jwths256"}},
-		"forerunner's":   {secrets: []runtime.Object{secret(slurmKeyRef(c), forerunner)}, want: "KeyTaken: Secret tide-auth-slurm belongs to another object, Controller tide with UID uid-before"},
+		"forerunner's":   {secrets: []runtime.Object{secret(slurmKeyRef(c), forerunner)}, want: "KeyTaken: Secret tide-auth-slurm belongs to another object, Controller tide with UID uid-before", made: []string{"tide-auth-jwths256"}},
 		"its set is not": {set: theirs, made: []string{"tide-auth-slurm", "tide-auth-jwths256"}},
-		"empty":          {secrets: []runtime.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "tide-auth-slurm"}}}, want: "KeyMissing: Secret tide-auth-slurm exists, but has no slurm.key"},
+		"empty":          {secrets: []runtime.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "slurm", Name: "tide-auth-slurm"}}}, want: "KeyMissing: Secret tide-auth-slurm exists, but has no slurm.key", made: []string{"tide-auth-jwths256"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,12 +1,10 @@
 package controlplane
 
 import (
-	"context"
-	"fmt"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
 // NamespaceLease is the Lease of a daemon that works in one namespace alone, in that namespace. Daemons of all namespaces leave the namespace to it.
@@ -27,19 +25,16 @@ type tenant struct {
 }
 
 // leave tells for how long a namespace is left to a daemon of its own; 0: it is not.
-func (l *Loop) leave(ctx context.Context, namespace string) (time.Duration, error) {
-	if l.o.Namespace != "" {
-		return 0, nil // this is one
+func (l *Loop) leave(namespace string) time.Duration {
+	if l.leases == nil {
+		return 0 // this is one
 	}
-	lease, err := l.kube.CoordinationV1().Leases(namespace).Get(ctx, NamespaceLease, fromMemory)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return 0, fmt.Errorf("looking whether namespace %s has a daemon of its own: %w", namespace, err)
-	}
+	lease := find[coordinationv1.Lease](l.leases, namespace, NamespaceLease)
 	l.tenants.Lock()
 	defer l.tenants.Unlock()
-	if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
+	if lease == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
 		delete(l.tenants.seen, namespace)
-		return 0, nil
+		return 0
 	}
 	before, known := l.tenants.seen[namespace]
 	now := tenant{*lease.Spec.HolderIdentity, lease.Spec.RenewTime.String(), l.o.Now()}
@@ -57,5 +52,5 @@ func (l *Loop) leave(ctx context.Context, namespace string) (time.Duration, erro
 	if s := lease.Spec.LeaseDurationSeconds; s != nil {
 		hold = time.Duration(*s) * time.Second
 	}
-	return max(0, now.at.Add(hold).Sub(l.o.Now())), nil
+	return max(0, now.at.Add(hold).Sub(l.o.Now()))
 }

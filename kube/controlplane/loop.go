@@ -13,6 +13,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,7 +76,7 @@ type Loop struct {
 	refused sync.Map // of refusal, by claim and size
 
 	tideFactory tideinformers.SharedInformerFactory
-	made        []cache.SharedIndexInformer // of objects with our label
+	made        []cache.SharedIndexInformer // of objects with our label, and of leases
 	kinds       map[string]cache.Store      // of what is carried out
 	controllers listers.ControllerLister
 	accountings listers.AccountingLister
@@ -85,6 +86,7 @@ type Loop struct {
 	loginSets   listers.LoginSetLister
 	pods        cache.Store
 	deployments cache.Store
+	leases      cache.Store // of daemons of one namespace; nil in such a daemon
 }
 
 // New makes a Loop.
@@ -124,15 +126,19 @@ func newLoop(kube groups.Interface, tide versioned.Interface, d dynamic.Interfac
 	l.controllers, l.restApis, l.tokens, l.nodeSets = api.Controllers().Lister(), api.RestApis().Lister(), api.Tokens().Lister(), api.NodeSets().Lister()
 	l.loginSets = api.LoginSets().Lister()
 	core, apps, in := kube.CoreV1(), kube.AppsV1(), o.Namespace
-	pods := informer(kube, core.Pods(in), &corev1.Pod{})
+	pods := informer(kube, core.Pods(in), &corev1.Pod{}, ours)
 	l.pods = pods.GetStore()
 	own := map[string]cache.SharedIndexInformer{
-		"ConfigMap": informer(kube, core.ConfigMaps(in), &corev1.ConfigMap{}), "Service": informer(kube, core.Services(in), &corev1.Service{}),
-		"ServiceAccount": informer(kube, core.ServiceAccounts(in), &corev1.ServiceAccount{}),
-		"RoleBinding":    informer(kube, kube.RbacV1().RoleBindings(in), &rbacv1.RoleBinding{}),
-		"StatefulSet":    informer(kube, apps.StatefulSets(in), &appsv1.StatefulSet{}), "Deployment": informer(kube, apps.Deployments(in), &appsv1.Deployment{}),
+		"ConfigMap": informer(kube, core.ConfigMaps(in), &corev1.ConfigMap{}, ours), "Service": informer(kube, core.Services(in), &corev1.Service{}, ours),
+		"ServiceAccount": informer(kube, core.ServiceAccounts(in), &corev1.ServiceAccount{}, ours),
+		"RoleBinding":    informer(kube, kube.RbacV1().RoleBindings(in), &rbacv1.RoleBinding{}, ours),
+		"StatefulSet":    informer(kube, apps.StatefulSets(in), &appsv1.StatefulSet{}, ours), "Deployment": informer(kube, apps.Deployments(in), &appsv1.Deployment{}, ours),
 	}
 	l.made = append(slices.Collect(maps.Values(own)), pods)
+	if in == metav1.NamespaceAll {
+		leases := informer(kube, kube.CoordinationV1().Leases(in), &coordinationv1.Lease{}, metav1.ListOptions{FieldSelector: metav1.ObjectNameField + "=" + NamespaceLease})
+		l.leases, l.made = leases.GetStore(), append(l.made, leases)
+	}
 	l.deployments = own["Deployment"].GetStore()
 	l.applier = applier{dynamic: d, metrics: o.Metrics, known: map[string]cache.Store{}}
 	for kind, informer := range own {
@@ -236,8 +242,9 @@ func (l *Loop) next(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()
 	began, kind := l.o.Now(), k.kind
-	again, err := l.leave(ctx, k.namespace)
-	if err != nil || again > 0 {
+	var err error
+	again := l.leave(k.namespace)
+	if again > 0 {
 		kind = "" // another daemon's
 	}
 	switch kind {
@@ -273,19 +280,21 @@ func (l *Loop) next(ctx context.Context) bool {
 	return true
 }
 
-// informer keeps the objects of a kind that have our label.
+// ours are objects with our label.
+var ours = metav1.ListOptions{LabelSelector: LabelManagedBy + "=" + ManagedBy}
+
+// informer keeps the objects of a kind that are selected.
 func informer[L runtime.Object](kube groups.Interface, of interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
-}, example runtime.Object) cache.SharedIndexInformer {
-	const selected = LabelManagedBy + "=" + ManagedBy
+}, example runtime.Object, selected metav1.ListOptions) cache.SharedIndexInformer {
 	i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = selected
+			o.LabelSelector, o.FieldSelector = selected.LabelSelector, selected.FieldSelector
 			return of.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = selected
+			o.LabelSelector, o.FieldSelector = selected.LabelSelector, selected.FieldSelector
 			return of.Watch(ctx, o)
 		},
 	}, kube), example, 0, cache.Indexers{})

@@ -18,6 +18,7 @@ import (
 type Right struct {
 	Group, Resource, Subresource string
 	Verbs                        []string
+	Names                        []string // of those objects alone; none: of all
 }
 
 // Rights returns all rights a Client needs in its namespace, for CheckAccess and for the chart's Role.
@@ -122,7 +123,7 @@ func Rules(rights []Right) (rules []rbacv1.PolicyRule) {
 		if r.Subresource != "" {
 			resource += "/" + r.Subresource
 		}
-		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, Verbs: r.Verbs})
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{resource}, ResourceNames: r.Names, Verbs: r.Verbs})
 	}
 	return rules
 }
