@@ -309,7 +309,7 @@ func TestLongRelease(t *testing.T) {
 	assert.Contains(t, said, "whose name must be at most 40 lower-case letters, digits and '-', a letter first: set name")
 	out, said, err := helm("template", strings.Repeat("a", 53), "helm/slurm", "--set", "name=tide")
 	require.NoError(t, err, said)
-	assert.Contains(t, out, "\n  name: tide\n")
+	assert.Contains(t, out, "\n  name: \"tide\"\n")
 	_, said, err = helm("template", "1.tide", "helm/slurmtide")
 	require.Error(t, err)
 	assert.Contains(t, said, "no Service can be called after the release 1.tide: set fullnameOverride")

@@ -31,7 +31,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 apiVersion: slurmtide.io/v1alpha1
 kind: {{ index . 1 }}
 metadata:
-  name: {{ index . 2 }}
+  name: {{ index . 2 | quote }}
   namespace: {{ $top.Release.Namespace }}
   labels:
     {{- include "slurm.labels" $top | nindent 4 }}
