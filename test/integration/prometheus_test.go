@@ -34,7 +34,6 @@ var silent = map[string]string{"slurmtide_dynamic_impossible_jobs": "no NodeSet 
 // unprovoked are alerts that would take too long here, or trouble that other tests make. Promtool's tests of them are all there is.
 var unprovoked = map[string]string{
 	"SlurmAccountingBehind": "1,000 records would have to wait", "SlurmtideBootsSlow": "boots would have to take minutes",
-	"SlurmtideBridgeCertificateExpires": "that of the scaler fires alike", "SlurmtideControllerCertificateExpires": "likewise", "SlurmtideExporterCertificateExpires": "likewise",
 	"SlurmtideHostMarked": "it would keep the pods of other tests off the host", "SlurmtideSlurmNotRead": "five minutes",
 }
 
@@ -136,6 +135,20 @@ func TestPrometheus(t *testing.T) {
 		t.Cleanup(func() { assert.NoError(t, c.Signal(context.WithoutCancel(c.ctx), "CONT", stack.ContainerBridge)) })
 		kubectl(t, "", "-n", c.ns, "delete", "deployment", "slurmtide-exporter")
 		p.fires("SlurmtideBridgeDown", "SlurmtideScalerDown", "SlurmtideExporterDown", "SlurmtideControllerNotLeading")
+
+		// The others' certificates, each of a daemon that has nothing to do.
+		tls := func(daemon string, args ...string) {
+			address := freeAddress(t)
+			c.start("../../bin/slurmtide", append([]string{daemon, "--metrics-address", address, "--tls-cert", certificate, "--tls-key", key}, args...)...)
+			p.scrapes("tls-"+daemon, "https://"+address)
+		}
+		slurmrestd, err := c.Forward(c.ctx, 6820)
+		require.NoError(t, err)
+		slurm, kube := []string{"--cluster", "nobody", "--slurmrestd", "http://" + slurmrestd, "--jwt-key", c.jwtKeyFile()}, []string{"--kubeconfig", os.Getenv("KUBECONFIG"), "--namespace"}
+		tls("exporter", slurm...)
+		tls("bridge", slices.Concat(slurm, kube, []string{c.ns, "--spool", t.TempDir()})...)
+		tls("controller", append(kube, c.ns+"-nobody", "--image", "slurmtide")...)
+		p.fires("SlurmtideExporterCertificateExpires", "SlurmtideBridgeCertificateExpires", "SlurmtideControllerCertificateExpires")
 		for _, alert := range slices.Sorted(maps.Keys(p.alerts())) {
 			_, excused := unprovoked[alert]
 			assert.NotEqual(t, p.fired[alert], excused, "%s: either it fires here, or unprovoked has it", alert)
@@ -168,7 +181,7 @@ func (c *cluster) startPrometheus(targets map[string]string) *prometheus {
 	config := map[string]any{
 		"global":         map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
 		"rule_files":     []string{filepath.Join(dir, "*.yaml")},
-		"scrape_configs": []any{map[string]any{"job_name": "all", "file_sd_configs": []any{map[string]any{"files": []string{p.targets}, "refresh_interval": "1s"}}}},
+		"scrape_configs": []any{map[string]any{"job_name": "all", "tls_config": map[string]any{"insecure_skip_verify": true}, "file_sd_configs": []any{map[string]any{"files": []string{p.targets}, "refresh_interval": "1s"}}}},
 	}
 	unused := maps.Clone(hasty)
 	for _, file := range rules {
@@ -195,10 +208,14 @@ func (c *cluster) startPrometheus(targets map[string]string) *prometheus {
 	return p
 }
 
-// scrapes adds a target.
+// scrapes adds a target, by HTTP unless its address is of another scheme.
 func (p *prometheus) scrapes(job, address string) {
 	p.c.t.Helper()
-	p.groups = append(p.groups, map[string]any{"targets": []string{address}, "labels": map[string]string{"job": job, "namespace": p.c.ns}})
+	scheme, target, found := strings.Cut(address, "://")
+	if !found {
+		scheme, target = "http", address
+	}
+	p.groups = append(p.groups, map[string]any{"targets": []string{target}, "labels": map[string]string{"job": job, "namespace": p.c.ns, "__scheme__": scheme}})
 	text, err := json.Marshal(p.groups)
 	require.NoError(p.c.t, err)
 	require.NoError(p.c.t, os.WriteFile(p.targets+".new", text, 0o644))

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -118,11 +117,7 @@ func (c *cluster) fillQueue(jobs int) {
 }
 
 func (c *cluster) jwt() slurmrest.KeyFile {
-	key, err := c.JWTKey(c.ctx)
-	require.NoError(c.t, err)
-	file := filepath.Join(c.t.TempDir(), "jwt_hs256.key")
-	require.NoError(c.t, os.WriteFile(file, key, 0o600))
-	return slurmrest.KeyFile{Path: file, User: "slurm"}
+	return slurmrest.KeyFile{Path: c.jwtKeyFile(), User: "slurm"}
 }
 
 // peeks holds what slurmrestd tells of single jobs against what it tells of all.

@@ -169,14 +169,10 @@ func startScaler(c *cluster, args ...string) *scalerProcess {
 	c.t.Helper()
 	address, err := c.Forward(c.ctx, 6820)
 	require.NoError(c.t, err)
-	key, err := c.JWTKey(c.ctx)
-	require.NoError(c.t, err)
-	keyFile := filepath.Join(c.t.TempDir(), "jwt_hs256.key")
-	require.NoError(c.t, os.WriteFile(keyFile, key, 0o600))
 	d := &scalerProcess{c: c, grpc: freeAddress(c.t), http: freeAddress(c.t)}
 	args = append([]string{
 		"scaler", "--cluster", c.Options.ClusterName, "--namespace", c.ns, "--kubeconfig", os.Getenv("KUBECONFIG"), "--slurmrestd", "http://" + address,
-		"--jwt-key", keyFile, "--listen", d.grpc, "--metrics-address", d.http, "--max-age", "5s",
+		"--jwt-key", c.jwtKeyFile(), "--listen", d.grpc, "--metrics-address", d.http, "--max-age", "5s",
 	}, args...)
 	d.process = c.start("../../bin/slurmtide", args...)
 	conn, err := grpc.NewClient(d.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -188,6 +184,16 @@ func startScaler(c *cluster, args ...string) *scalerProcess {
 		return text == "ok\n", text + d.log.String()
 	})
 	return d
+}
+
+// jwtKeyFile is the cluster's key for tokens.
+func (c *cluster) jwtKeyFile() string {
+	c.t.Helper()
+	key, err := c.JWTKey(c.ctx)
+	require.NoError(c.t, err)
+	file := filepath.Join(c.t.TempDir(), "jwt_hs256.key")
+	require.NoError(c.t, os.WriteFile(file, key, 0o600))
+	return file
 }
 
 func (d *scalerProcess) get(path string) string {

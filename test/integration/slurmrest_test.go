@@ -5,7 +5,6 @@ package integration
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,13 +19,8 @@ func TestSlurmrest(t *testing.T) {
 		c := deploy(t, "rest", version, stack.Options{SuspendTime: 3600, NodeLines: []string{"NodeName=cpu-[0-9] CPUs=2 RealMemory=400 State=CLOUD"}})
 		address, err := c.Forward(c.ctx, 6820)
 		require.NoError(t, err)
-		key, err := c.JWTKey(c.ctx)
-		require.NoError(t, err)
-		keyFile := filepath.Join(t.TempDir(), "jwt_hs256.key")
-		require.NoError(t, os.WriteFile(keyFile, key, 0o600))
-
 		run := exec.CommandContext(c.ctx, "go", "test", "-tags", "integration", "-count=1", "github.com/slurmtide/slurmtide/internal/slurmrest")
-		run.Env = append(os.Environ(), "SLURMTIDE_REST_URL=http://"+address, "SLURMTIDE_JWT_KEY="+keyFile)
+		run.Env = append(os.Environ(), "SLURMTIDE_REST_URL=http://"+address, "SLURMTIDE_JWT_KEY="+c.jwtKeyFile())
 		out, err := run.CombinedOutput()
 		t.Log(string(out))
 		require.NoError(t, err)
