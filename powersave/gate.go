@@ -32,15 +32,18 @@ type heldGate struct {
 const gateBlind = 20 * time.Second
 
 // A slurmctld that is to read its configuration anew first ends what starts ResumeProgram, and then waits for the programs that run (controller.c,
-// slurmscriptd.c _wait_for_all_scripts). A gate that began in between would wait for a boot that nobody asks for, and slurmctld for the gate.
+// slurmscriptd.c _wait_for_all_scripts). A gate that began in between would wait for a boot that nobody asks for, and slurmctld for the gate. Since 25.11.7
+// srun and salloc have such gates, also for nodes that boot already: when it is seen not to ask for nodes, slurmctld is kept waiting for none of them.
 const (
 	gateUnasked = 10 * time.Second // ResumeProgram comes within a second or two, unless slurmctld is busy
 	gateRated   = 65 * time.Second // with a ResumeRate it may come for others first, and for these in the next minute
 )
 
-// unaskedUntil is when the gate is let go if ResumeProgram has not come for its nodes by then; zero: it has, as far as is known.
+// unaskedUntil is when the gate is let go if ResumeProgram has not come by then; zero: it has come for its nodes, as far as is known.
 func (e *Engine) unaskedUntil(g *gate) time.Time {
 	switch {
+	case e.unasked && g.asked.After(e.resumedAt):
+		return g.asked // slurmctld may wait for it, whatever its nodes do
 	case !slices.ContainsFunc(g.nodes, func(n *node) bool { return n.boot == nil && n.readSince(g.read) && n.allocatedAnew() }):
 		return time.Time{}
 	case e.unasked:
@@ -51,7 +54,7 @@ func (e *Engine) unaskedUntil(g *gate) time.Time {
 	return later(g.asked.Add(gateUnasked), e.resumedAt.Add(gateRated))
 }
 
-// unaskedFor says that a read later than that shows them still powered down.
+// unaskedFor says that a read later than that shows its nodes still not up.
 func (e *Engine) unaskedFor(g *gate) bool {
 	until := e.unaskedUntil(g)
 	return !until.IsZero() && !slices.ContainsFunc(g.nodes, func(n *node) bool { return n.readAt.Before(until) })
@@ -197,7 +200,7 @@ func (e *Engine) checkGates() {
 			e.do(AnswerGate{ID: g.id, Reason: "node " + lost.name + " is the job's no longer"})
 		case e.unaskedFor(g):
 			e.unasked = true // until ResumeProgram comes again, none has to wait that comes after it
-			e.do(AnswerGate{ID: g.id, Reason: "slurmctld does not ask for its nodes: it reads its configuration, or powers up no more of them now"})
+			e.do(AnswerGate{ID: g.id, Reason: "slurmctld powers up no more nodes now, or waits for this program to read its configuration"})
 		default:
 			return false
 		}
