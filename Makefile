@@ -103,7 +103,7 @@ integration: ## real Slurm 24.11 and 26.05 on a real Kubernetes, in a cluster of
 
 .PHONY: test-faults
 test-faults: ## faults, also those that take longer than make test has: the bridge killed at every step, slurmctld, API server, kubelet, slurmrestd and network away, hosts cordoned, pods evicted and preempted, no room, with every Slurm version; make test has the oldest only of some (35 minutes)
-	TAGS=integration,faults PARALLEL=6 RUN='TestHostTrouble|TestDynamicHosts|TestOutages|TestKills|TestAway|TestGangs|TestRestarts|TestBootsThatFail|TestTwoBridges|TestHetJobs|TestOfferings|TestRooms|TestDeletedPods|TestLostBoots' hack/integration.sh
+	TAGS=integration,faults PARALLEL=6 RUN='TestHostTrouble|TestDynamicHosts|TestOutages|TestKills|TestAway|TestGangs|TestRestarts|TestBootsThatFail|TestTwoBridges|TestHetJobs|TestOfferings|TestRooms|TestDeletedPods|TestLostBoots|TestReconfigureWhileJobsBegin' hack/integration.sh
 
 .PHONY: test-demand
 test-demand: ## 200 made-up queues before real slurmctlds of both versions: do the nodes of the estimate do, and would one less (30 minutes)
