@@ -14,8 +14,8 @@ func (e *Engine) heal(n *node, reachable bool) StateChange {
 	c := &n.care
 	change, after := StateNone, e.cfg.Sightings
 	switch state := n.slurm.State; {
-	case !state.Any(NodeDown) || state.Any(NodeFail|NodeInvalidReg|NodePowerDown|NodePowerUp|turning):
-	case n.pod == nil && state.Any(NodePoweredDown) && !state.Any(NodeDrain|inUse) && gaveUp(n.slurm.Reason):
+	case !state.Any(NodeDown) || state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning):
+	case n.pod == nil && state.Any(NodePoweredDown) && !state.Any(NodeDrain|NodePowerUp|inUse) && gaveUp(n.slurm.Reason):
 		// It rests as long as a NodeSet that has failed once. The breaker knows whether boots fail again and again.
 		change, after = StateResume, max(after, cmp.Or(e.sets[n.set].BackoffInitial, DefaultBackoffInitial))
 	case reachable && serving(state) && n.pod != nil && (n.pod.Phase == PodRunning || n.pod.Phase == PodReady || n.pod.Lingers(e.now)) && n.silenced():
