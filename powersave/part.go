@@ -115,8 +115,10 @@ func (e *Engine) losesAll(g *gate, lost *node) {
 	if o == nil || o.attempt > g.attempt || o.newest.After(lost.readAt) || o.whole.Len() > 0 && !o.whole.Contains(lost.name) {
 		return
 	}
+	o.lost = true
 	for _, name := range slices.Clone(o.nodes) {
-		if n := e.nodes[name]; n.boot.release == nil && !n.refuted() { // else who ends its boot tells the job why
+		n := e.nodes[name]
+		if n.boot.release == nil && !n.refuted() && (n.off == nil || !n.off.unbooted) { // else who ends its boot, or finds it up too late, tells the job why
 			e.leave(n, g.job)
 		}
 	}
