@@ -22,6 +22,7 @@ type boot struct {
 	triedRead  int // reads asked for before the newest try failed
 	retryAt    time.Time
 	problem    string
+	barred     bool   // problem is that no pod can be made for it
 	waits      string // why nothing happens though nothing is wrong
 	uid        string // pod that times tells of
 	remade     string // pod that was replaced last
@@ -190,6 +191,9 @@ func (e *Engine) decideBoot(n *node) {
 			b.attempt = nil
 		}
 	}
+	if b.barred && n.set != "" && e.barred(n) == "" { // what was mended says nothing of it any more, nor do breakers hear of what time it has cost
+		b.barred, b.problem, b.waits, b.clearAt = false, "", "", e.now
+	}
 	if b.release == nil && !b.unsure && n.set != "" {
 		e.judge(n)
 	}
@@ -258,11 +262,11 @@ func (e *Engine) create(n *node) {
 		}
 		return
 	case n.set == "":
-		b.problem = "no NodeSet names this node"
+		b.problem, b.barred = "no NodeSet names this node", true
 		e.note(Fault, n, b.request(), b.problem+": create one whose spec.nodeNames holds it, or take the node out of slurm.conf")
 		return
 	case e.barred(n) != "":
-		b.problem, b.createTrouble = e.barred(n), TroubleNone // what was tried before says nothing of what is tried after that
+		b.problem, b.barred, b.createTrouble = e.barred(n), true, TroubleNone // what was tried before says nothing of what is tried after that
 		e.note(Fault, n, b.request(), b.problem)
 		return
 	}
