@@ -17,6 +17,7 @@ type kube struct {
 	scaling  bool // the autoscaler makes a host
 	gaveUp   bool
 	shortAt  [2]time.Time // when an offering last had no room
+	leftAt   [2]time.Time // when a pod last left a place on it
 }
 
 type pod struct {
@@ -311,6 +312,9 @@ func (w *world) vanish(p *pod) {
 		return
 	}
 	w.pods[p.index] = nil
+	if i := slices.Index(offerings[:], p.Offering); i >= 0 {
+		w.leftAt[i] = w.now
+	}
 	if w.showGone(p.Pod, p.index); !w.listed && w.answered[p.index] == p.UID && w.shown[p.index].UID != p.UID {
 		w.unseen = append(w.unseen, powersave.PodGone{Node: p.Node, UID: p.UID})
 	}

@@ -69,7 +69,8 @@ func (w *world) mayGiveUp(a powersave.BootFailed) {
 	if a.Offering == offerings[0] {
 		other = 1
 	}
-	if limit := w.limits[other]; limit > 0 && w.mayBeTaken(offerings[other]) >= limit || w.now.Sub(w.shortAt[other]) < time.Minute {
+	if limit := w.limits[other]; limit > 0 && (w.mayBeTaken(offerings[other]) >= limit || w.now.Sub(w.leftAt[other]) < time.Second) || // of which it may not be told yet
+		w.now.Sub(w.shortAt[other]) < time.Minute {
 		return
 	}
 	for _, n := range w.nodes { // a breaker may be open
