@@ -111,7 +111,7 @@ func (w *world) make(a powersave.CreatePod, n *node, life int) *pod {
 		Phase: powersave.PodPending, Created: w.now.Truncate(time.Second), Offering: a.Offering, Busy: a.Job != 0, Room: a.Room, Revision: w.revisionNow(),
 	}}
 	w.pods[n.index] = p
-	n.refusedAt = time.Time{}
+	n.refusedAt, n.generation = time.Time{}, a.Generation
 	if n.pods++; n.pods > 8 {
 		w.breaks("makes pods again and again", "%d of %s", n.pods, n.name)
 	}

@@ -51,6 +51,7 @@ type node struct {
 	judged                    int       // the last epoch in which people had drained it
 	unheard                   int       // the last epoch of which no program could tell
 	pods                      int       // made in this epoch
+	generation                int64     // of the newest pod
 	crashes                   int       // of these, that ended by themselves, in the bridge's life crashLife
 	crashLife                 int
 	creating                  int // calls under way

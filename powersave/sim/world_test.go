@@ -294,7 +294,7 @@ func (w *world) act(a powersave.Action) {
 		}
 		w.mayBoot(n, a)
 		w.mayTry(n, a)
-		if a.Request == "" && n.pods == 0 && w.replaced[n.index] != life { // else a boot that it has found goes on
+		if a.Request == "" && a.Generation != n.generation && w.replaced[n.index] != life { // else a boot that it has found, by sightings or by a pod, goes on
 			w.mayFind(n, powersave.NodePoweringUp, "boots")
 		}
 		w.replaced[n.index] = 0
