@@ -209,7 +209,7 @@ func (w *world) mayAskReplace(u powersave.NodeUpdate) {
 		case u.State == powersave.StateDrain && strings.HasPrefix(u.Reason, updateReason):
 			w.breaks("replaces outside of its window", "%s: %s", name, u.Reason)
 		case slices.ContainsFunc(n.jobs, func(j *slurmJob) bool { return j.state == configuring }): // it is let go with a job that is given back
-		case u.State == powersave.StatePowerDown && u.Reason == "" && outFor(n) && !n.flags.Any(powersave.NodePowerDown|powersave.NodePoweringDown) && w.now.Sub(n.reasonAt) > stale &&
+		case u.State == powersave.StatePowerDown && u.Reason == "" && outFor(n) && !n.down && !n.flags.Any(powersave.NodePowerDown|powersave.NodePoweringDown) && w.now.Sub(n.reasonAt) > stale &&
 			p != nil && p.alive() && p.Phase != powersave.PodTerminating && p.host && w.machines[p.at].trouble == "" && w.now.Sub(w.machines[p.at].since) > stale:
 			w.breaks("replaces outside of its window", "%s is powered down", w.show(n))
 		}
