@@ -117,6 +117,9 @@ func (e *Engine) requestedAnew(j Job, r Request) {
 		if b.freed {
 			return r.Started.After(b.freedAt)
 		}
+		if b.whole.Len() == 0 { // no request of that start is to come: all it had was up, or booted for others
+			return r.Started.After(b.begun.Add(gateSlack)) && !e.gateWaitsOf(j.ID, b.attempt)
+		}
 		return r.Started.After(b.asked) && anotherStart(b.whole, b.powered, j, r) && !e.gateWaitsOf(j.ID, b.attempt)
 	})
 }
