@@ -68,7 +68,7 @@ type PodOptions struct {
 // Its preStop hook waits for jobs to end, and its last words are those of its log, unless the template says otherwise.
 // Resources come from the shape where the container does not name them (see defaultResources).
 // Node selector and tolerations of the offering are added to the template's, and a pod affinity to the
-// other pods of the job, or het job, if the NodeSet has a topology key. Hosts that are in a bad condition are excluded.
+// other pods of the job, or het job, if the NodeSet has a topology key. With spec.eachHost it runs on the host of its name alone. Hosts that are in a bad condition are excluded.
 //
 // With ssh sshd runs beside slurmd, started by the postStart hook; with sssdConfRef sssd runs in a container of its own.
 //

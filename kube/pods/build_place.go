@@ -12,8 +12,8 @@ import (
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 )
 
-// place says on which hosts the pod may run, beyond what the template says: those of its offering, near
-// the pods of its job, those that its provisioning request made, and none that is in a bad condition.
+// place says on which hosts the pod may run, beyond what the template says: its own, with spec.eachHost, those of its offering,
+// near the pods of its job, those that its provisioning request made, and none that is in a bad condition.
 func place(pod *corev1.Pod, ns *v1alpha1.NodeSet, o PodOptions) error {
 	spec := &pod.Spec
 	if o.Offering != "" {
@@ -39,6 +39,9 @@ func place(pod *corev1.Pod, ns *v1alpha1.NodeSet, o PodOptions) error {
 		if boot := ns.Spec.Boot; boot != nil && boot.TopologyKey != "" {
 			nearJob(spec, boot, pod.Labels, near)
 		}
+	}
+	if each := ns.Spec.EachHost; each != nil {
+		onHost(spec, HostOf(each, pod.Name))
 	}
 	keepOff(spec, o.KeepOff)
 	if boot := ns.Spec.Boot; o.ProvisioningRequest != "" && boot != nil && boot.ProvisioningRequest != nil {

@@ -23,10 +23,14 @@ func TestBuildPlaces(t *testing.T) {
 	notOn := func(host string) corev1.NodeSelectorRequirement {
 		return corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpNotIn, Values: []string{host}}
 	}
+	on := func(host string) corev1.NodeSelectorRequirement {
+		return corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{host}}
+	}
 	templates := corev1.PodAffinityTerm{TopologyKey: "rack"}
 	const consume, class = "autoscaling.x-k8s.io/consume-provisioning-request", "autoscaling.x-k8s.io/provisioning-class-name"
 	for name, tc := range map[string]struct {
 		boot            *v1alpha1.BootPolicy
+		eachHost        *v1alpha1.EachHost
 		options         PodOptions
 		template        func(*corev1.PodSpec)
 		wantSelector    map[string]string
@@ -110,6 +114,26 @@ func TestBuildPlaces(t *testing.T) {
 				},
 			}}},
 		},
+		"on the host of its name": {
+			eachHost: &v1alpha1.EachHost{},
+			wantAffinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{on("cpu-1")}}},
+			}}},
+		},
+		"on its host of a domain, beside the template's, if it is in no bad condition": {
+			eachHost: &v1alpha1.EachHost{Domain: "ec2.internal"}, options: PodOptions{KeepOff: []string{"h1"}},
+			template: func(s *corev1.PodSpec) {
+				s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{west}}, {}, {MatchFields: []corev1.NodeSelectorRequirement{notOn("h0")}}},
+				}}}
+			},
+			wantAffinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{
+					{MatchExpressions: []corev1.NodeSelectorRequirement{west}, MatchFields: []corev1.NodeSelectorRequirement{on("cpu-1.ec2.internal"), notOn("h1")}}, {},
+					{MatchFields: []corev1.NodeSelectorRequirement{notOn("h0"), on("cpu-1.ec2.internal"), notOn("h1")}},
+				},
+			}}},
+		},
 		"topology without a job": {boot: &v1alpha1.BootPolicy{TopologyKey: "zone"}},
 		"room made beforehand": {
 			boot:            &v1alpha1.BootPolicy{ProvisioningRequest: &v1alpha1.ProvisioningRequest{ClassName: "atomic"}},
@@ -123,7 +147,7 @@ func TestBuildPlaces(t *testing.T) {
 			plain, err := build(ns, "cpu-1", 1, "r", PodOptions{Cluster: "tide"})
 			require.NoError(t, err)
 
-			ns.Spec.Boot = tc.boot
+			ns.Spec.Boot, ns.Spec.EachHost = tc.boot, tc.eachHost
 			ns.Spec.Offerings = []v1alpha1.Offering{
 				{Name: "spot", NodeSelector: map[string]string{"pool": "spot"}, Tolerations: []corev1.Toleration{spot}}, {Name: "any"},
 			}

@@ -70,31 +70,14 @@ func (c *Client) badHosts() (names []string) {
 	return names
 }
 
-// keepOff has the pod land on none of the hosts. Any one of several terms of the template is enough to land, so each of them gets it, but for empty
-// ones, which match no host.
+// keepOff has the pod land on none of the hosts.
 func keepOff(spec *corev1.PodSpec, hosts []string) {
 	if len(hosts) == 0 {
 		return
 	}
-	if spec.Affinity == nil {
-		spec.Affinity = &corev1.Affinity{}
-	}
-	if spec.Affinity.NodeAffinity == nil {
-		spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
-	}
-	affinity := spec.Affinity.NodeAffinity
 	var others []corev1.NodeSelectorRequirement
 	for _, host := range hosts { // a requirement about names takes one value
 		others = append(others, corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{host}})
 	}
-	required := affinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if required == nil {
-		affinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: others}}}
-		return
-	}
-	for i := range required.NodeSelectorTerms {
-		if term := &required.NodeSelectorTerms[i]; len(term.MatchExpressions)+len(term.MatchFields) > 0 {
-			term.MatchFields = append(term.MatchFields, others...)
-		}
-	}
+	requireFields(spec, others)
 }

@@ -125,7 +125,7 @@ func checkNodeName(name string) error {
 
 // checkSpec reports everything that is wrong with a spec on its own, apart from nodeNames.
 func checkSpec(spec *v1alpha1.NodeSetSpec) error {
-	return errors.Join(checkSupported(spec), checkShape(&spec.Shape), checkTemplate(spec), checkBoot(spec), checkWindows(spec), checkUpdate(spec), checkClaims(spec), checkSSH(spec))
+	return errors.Join(checkSupported(spec), checkShape(&spec.Shape), checkTemplate(spec), checkBoot(spec), checkEachHost(spec), checkWindows(spec), checkUpdate(spec), checkClaims(spec), checkSSH(spec))
 }
 
 func checkSupported(spec *v1alpha1.NodeSetSpec) error {

@@ -39,7 +39,20 @@ func TestValidateOne(t *testing.T) {
 		"underscore":        {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = "cpu_1" }, `"cpu_1" cannot be the name of a pod`},
 		"dash at the end":   {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = "cpu-" }, `"cpu-" cannot be the name of a pod`},
 		"long name":         {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = strings.Repeat("c", 64) }, "at most 63 characters"},
-		"name twice":        {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = "cpu-[0-9],cpu-[8-12]" }, "cpu-[8-9] named more than once"},
+		"each host":         {func(s *v1alpha1.NodeSetSpec) { s.EachHost = &v1alpha1.EachHost{Domain: "example.com", AlwaysOn: true} }, ""},
+		"each host, Dynamic": {func(s *v1alpha1.NodeSetSpec) {
+			s.Mode, s.EachHost, s.Boot = v1alpha1.ModeDynamic, &v1alpha1.EachHost{}, &v1alpha1.BootPolicy{Deadline: hours(1)}
+		}, ""},
+		"each host, offerings": {func(s *v1alpha1.NodeSetSpec) {
+			s.EachHost, s.Offerings = &v1alpha1.EachHost{}, []v1alpha1.Offering{{Name: "spot"}}
+		}, "spec.eachHost goes without spec.offerings"},
+		"each host, topology": {func(s *v1alpha1.NodeSetSpec) {
+			s.EachHost, s.Boot = &v1alpha1.EachHost{}, &v1alpha1.BootPolicy{TopologyKey: "zone"}
+		}, "spec.eachHost goes without topologyKey and provisioningRequest"},
+		"each host, room": {func(s *v1alpha1.NodeSetSpec) {
+			s.EachHost, s.Boot = &v1alpha1.EachHost{}, &v1alpha1.BootPolicy{ProvisioningRequest: &v1alpha1.ProvisioningRequest{ClassName: "x"}}
+		}, "spec.eachHost goes without topologyKey and provisioningRequest"},
+		"name twice": {func(s *v1alpha1.NodeSetSpec) { s.NodeNames = "cpu-[0-9],cpu-[8-12]" }, "cpu-[8-9] named more than once"},
 		"mode Dynamic": {func(s *v1alpha1.NodeSetSpec) {
 			s.Mode, s.Replicas, s.Partitions = v1alpha1.ModeDynamic, new(int32(2)), []string{"dyn"}
 			s.Shape.Features, s.Shape.Weight, s.Shape.Gres = []string{"a", "cpu.v4"}, new(int32(1)), "gpu:h100:2,tmp:5"
@@ -190,4 +203,13 @@ func TestValidateDynamic(t *testing.T) {
 	assert.Equal(t, &powersave.Dynamic{
 		IdleTime: time.Minute, Partitions: []string{"p"}, CPUs: 8, Sockets: 2, Cores: 2, Threads: 2, Memory: 100, Gres: "gpu:2", Features: []string{"a"}, Weight: 3,
 	}, Validate([]*v1alpha1.NodeSet{ns})[0].Dynamic)
+}
+
+// With spec.eachHost a NodeSet may have no nodes yet.
+func TestValidateNoHosts(t *testing.T) {
+	ns := newNodeSet("cpu", "")
+	ns.Spec.EachHost = &v1alpha1.EachHost{}
+	set := Validate([]*v1alpha1.NodeSet{ns})[0]
+	assert.Empty(t, set.Problem)
+	assert.Zero(t, set.Nodes.Len())
 }

@@ -150,7 +150,7 @@ func TestWrongValues(t *testing.T) {
 		"type in a CRD":   {"slurm", "restApi: {spec: {replicas: many}}", "at '/restApi/spec/replicas': got string, want integer"},
 		"collector":       {"slurm", "controller: {spec: {bridge: {tracing: {endpoint: 'http://user:password@collector'}}}}", "at '/controller/spec/bridge/tracing/endpoint': 'http://user:password@collector' does not match pattern"},
 		"no collector":    {"slurm", "controller: {spec: {bridge: {tracing: {}}}}", "at '/controller/spec/bridge/tracing': missing property 'endpoint'"},
-		"no names":        {"slurm", "nodeSets: {cpu: {spec: {shape: {cpus: 1, realMemory: 100}}}}", "at '/nodeSets/cpu/spec': missing property 'nodeNames'"},
+		"no names":        {"slurm", "nodeSets: {cpu: {spec: {shape: {cpus: 1, realMemory: 100}}}}", "nodeSets.cpu.spec: name the nodes in nodeNames, or have one on each host with eachHost"},
 		"login":           {"slurm", "loginSets: {a: {spec: {replica: 1}}}", "at '/loginSets/a/spec': additional properties 'replica' not allowed"},
 		"user":            {"slurm", "tokens: {a: {spec: {}}}", "at '/tokens/a/spec': missing property 'username'"},
 		"two containers":  {"slurm", "nodeSets: {cpu: {slurmd: {tty: true}, spec: {nodeNames: a, shape: {cpus: 1, realMemory: 100}, template: {spec: {containers: [{name: slurmd}]}}}}}", "nodeSets.cpu: slurmd is for the chart's own container"},

@@ -79,7 +79,7 @@ type NodeSetStatus struct {
 	// +optional
 	ReplacingNodes int32 `json:"replacingNodes,omitempty"`
 
-	// Accepted, NodesInSlurm, CapacityAvailable, BootsHealthy, FloorReached, Updated.
+	// Accepted, NodesInSlurm, CapacityAvailable, BootsHealthy, FloorReached, Updated; HostsFollowed, with spec.eachHost.
 	//
 	// +optional
 	// +listType=map

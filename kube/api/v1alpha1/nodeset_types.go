@@ -68,6 +68,9 @@ const (
 //
 // Of the fields that speak of nodes with a record in slurm.conf, or of those without one, the wrong ones are refused.
 //
+// +kubebuilder:validation:XValidation:rule="has(self.nodeNames) || has(self.eachHost)",message="spec.nodeNames: name the nodes, or have one on each host with spec.eachHost"
+// +kubebuilder:validation:XValidation:rule="!has(self.eachHost) || !has(self.offerings) || size(self.offerings) == 0",message="spec.eachHost goes without spec.offerings: a node that stays with its host has no alternative; select hosts in spec.template"
+// +kubebuilder:validation:XValidation:rule="!has(self.eachHost) || !has(self.boot) || !has(self.boot.topologyKey) && !has(self.boot.provisioningRequest)",message="spec.eachHost goes without topologyKey and provisioningRequest of spec.boot: where the pods run is settled; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.partitions) || has(self.mode) && self.mode == 'Dynamic'",message="spec.partitions needs mode Dynamic: in mode Cloud the PartitionName lines of slurm.conf name the nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.lookAhead) || !has(self.mode) || self.mode != 'Dynamic'",message="spec.lookAhead needs mode Cloud: in mode Dynamic use spec.replicas or spec.replicaWindows"
 // +kubebuilder:validation:XValidation:rule="!has(self.updateStrategy) || self.updateStrategy.type != 'Scheduled' || !has(self.mode) || self.mode != 'Dynamic'",message="spec.updateStrategy: type Scheduled needs mode Cloud: in mode Dynamic use RollingUpdate"
@@ -98,12 +101,20 @@ type NodeSetSpec struct {
 	// letters, digits and "-", at most 63 characters. In mode Cloud slurm.conf must have them with
 	// State=CLOUD; in mode Dynamic it must not have them. Two NodeSets of a cluster must not share a name; the older one keeps it.
 	// Names can be added at any time. The pod of a name that is removed stays until Slurm powers
-	// the node down; after that the node cannot be powered up any more.
+	// the node down; after that the node cannot be powered up any more. With eachHost they may be left out: then slurmtide controller
+	// writes the names of the hosts here.
 	//
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	// +kubebuilder:validation:Pattern=`^[a-z0-9\[][a-z0-9,:\[\]-]*$`
-	NodeNames string `json:"nodeNames"`
+	NodeNames string `json:"nodeNames,omitempty"`
+
+	// One node on each host that the template's node selector, required node affinity and tolerations allow, of the host's name; its pod runs there and
+	// nowhere else. Absent: a node's pod runs wherever there is room.
+	//
+	// +optional
+	EachHost *EachHost `json:"eachHost,omitempty"`
 
 	// Cloud: the records stand in slurm.conf with State=CLOUD and slurmctld picks the names.
 	// Dynamic: nodes register themselves (slurmd -Z) and Slurmtide picks the names, as many as the pending jobs need.
