@@ -11,6 +11,7 @@ import (
 // Names of roles, as in docs/examples and in the charts.
 const (
 	controllerRole = "slurmtide-controller"
+	hostsRole      = "slurmtide-controller-hosts"
 	bridgeRole     = "slurmtide-bridge"
 	scalerRole     = "slurmtide-scaler"
 )
@@ -22,6 +23,7 @@ var suites = map[string]rights{
 	"control-plane": {
 		bridgeRole:     of(pods.ClaimRights()),
 		controllerRole: of(controlplane.Rights(), []pods.Right{{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"create", "get", "update"}}}),
+		hostsRole:      of(controlplane.HostRights()),
 	},
 	"integration": {bridgeRole: of(pods.Rights(), pods.RoomRights(), pods.ClusterRights())},
 }

@@ -20,8 +20,8 @@ func Rights() []pods.Right {
 		{Group: v1alpha1.GroupName, Resource: "loginsets", Subresource: "status", Verbs: []string{"update"}},
 		{Group: v1alpha1.GroupName, Resource: "tokens", Verbs: []string{"list", "watch"}},
 		{Group: v1alpha1.GroupName, Resource: "tokens", Subresource: "status", Verbs: []string{"update"}},
-		{Group: v1alpha1.GroupName, Resource: "nodesets", Verbs: []string{"list", "watch"}},
-		{Group: v1alpha1.GroupName, Resource: "nodesets", Subresource: "status", Verbs: []string{"update"}}, // of those without a Controller
+		{Group: v1alpha1.GroupName, Resource: "nodesets", Verbs: []string{"list", "patch", "watch"}},        // names that follow hosts
+		{Group: v1alpha1.GroupName, Resource: "nodesets", Subresource: "status", Verbs: []string{"update"}}, // of those without a Controller, or that follow hosts
 		{Resource: "configmaps", Verbs: made},
 		{Resource: "services", Verbs: made},
 		{Resource: "serviceaccounts", Verbs: made},
@@ -36,6 +36,11 @@ func Rights() []pods.Right {
 		{Resource: "events", Verbs: []string{"list"}},                                                                         // why a pod cannot be made
 		{Group: "coordination.k8s.io", Resource: "leases", Verbs: []string{"list", "watch"}, Names: []string{NamespaceLease}}, // to see which namespaces have a daemon of their own
 	}
+}
+
+// HostRights are those of a Loop outside of namespaces, for NodeSets with spec.eachHost. Without them it works on, and their condition HostsFollowed says so.
+func HostRights() []pods.Right {
+	return []pods.Right{{Resource: "nodes", Verbs: []string{"list", "watch"}}}
 }
 
 // BridgeRights are those of the bridges' ClusterRole.

@@ -253,8 +253,12 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet, goes outgoing) err
 		if its := own[set.Name]; its.Len() < names.Len() {
 			names, text = its, its.String()
 		}
-		if names.Len() == 0 {
+		switch none := names.Len() == 0; {
+		case none && set.Spec.NodeNames != "":
 			lines = append(lines, fmt.Sprintf("# NodeSet %s: all its nodes are those of older ones", set.Name))
+			continue
+		case none && set.Spec.Mode != v1alpha1.ModeDynamic && nodes[set.Name]:
+			lines = append(lines, fmt.Sprintf("# NodeSet %s: it has no nodes yet, and a node has its name", set.Name))
 			continue
 		}
 		most += names.Len()
@@ -269,6 +273,8 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet, goes outgoing) err
 				continue // nothing tells its nodes from others': partitions of spec.extraConf have them
 			}
 			lines = append(lines, fmt.Sprintf("NodeSet=%s Feature=%s", set.Name, set.Name))
+		} else if names.Len() == 0 { // partitions may name it, and jobs may wait for its hosts: there is to be one, of a feature that no node has
+			lines = append(lines, fmt.Sprintf("NodeSet=%s Feature=slurmtide.no-host", set.Name))
 		} else {
 			lines = append(lines, fmt.Sprintf("NodeName=%s %s State=CLOUD", text, pods.NodeLine(&set.Spec.Shape)))
 			if nodes[set.Name] {
@@ -287,7 +293,7 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet, goes outgoing) err
 	}
 	if dynamic {
 		lines = append(lines, "# Nodes that register themselves need room in slurmctld's tables, and Slurmtide takes them down itself.",
-			fmt.Sprintf("MaxNodeCount=%d", most), "SuspendExcStates=DYNAMIC_NORM")
+			fmt.Sprintf("MaxNodeCount=%d", max(most, 1)), "SuspendExcStates=DYNAMIC_NORM")
 	}
 	if lines = slices.Concat(lines, partitions, goes.lines(partitions)); lines == nil {
 		return nil

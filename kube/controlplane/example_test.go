@@ -31,6 +31,7 @@ func TestRightsExample(t *testing.T) {
 	}
 	bind := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"slurmtide-bridge"}, Verbs: []string{"bind"}}
 	assert.Equal(t, append(pods.Rules(Rights()), bind), roles["slurmtide-controller"].Rules)
+	assert.Equal(t, pods.Rules(HostRights()), roles["slurmtide-controller-hosts"].Rules)
 	assert.Equal(t, pods.Rules(BridgeRights()), roles["slurmtide-bridge"].Rules)
 }
 

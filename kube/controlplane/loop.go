@@ -87,6 +87,10 @@ type Loop struct {
 	pods        cache.Store
 	deployments cache.Store
 	leases      cache.Store // of daemons of one namespace; nil in such a daemon
+
+	hosts     cache.SharedIndexInformer
+	readHosts func() // has hosts run; may be called often
+	unread    unread
 }
 
 // New makes a Loop.
@@ -157,6 +161,7 @@ func newLoop(kube groups.Interface, tide versioned.Interface, d dynamic.Interfac
 	l.watch(api.RestApis().Informer(), itself("RestApi"), always)
 	l.watch(api.Tokens().Informer(), itself("Token"), always)
 	l.watch(api.LoginSets().Informer(), itself("LoginSet"), always)
+	l.hosts = l.watchHosts()
 	return l
 }
 
@@ -177,6 +182,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		informers.Go(func() { informer.RunWithContext(ctx) })
 		synced[i] = informer.HasSynced
 	}
+	l.readHosts = sync.OnceFunc(func() { informers.Go(func() { l.hosts.RunWithContext(ctx) }) })
 	defer l.tideFactory.Shutdown()
 	defer informers.Wait()
 	defer cancel()
@@ -303,15 +309,30 @@ func informer[L runtime.Object](kube groups.Interface, of interface {
 }
 
 // slim leaves out what nobody here looks at, and is half of a small object: who set which field, kubectl's copy of the whole, what a pod is made of, and what
-// pods of a NodeSet are to be made of. Statuses can be written with what is left, since the API server takes nothing but the status from that.
+// pods of a NodeSet are to be made of, but for what follow needs. Statuses can be written with what is left, since the API server takes nothing but the status
+// from that.
 func slim(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
+		fields := o.GetManagedFields()
 		o.SetManagedFields(nil)
+		if set, ok := object.(*v1alpha1.NodeSet); ok && set.Spec.EachHost != nil {
+			set.ManagedFields = namers(fields)
+		}
 		delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	}
 	switch o := object.(type) {
 	case *v1alpha1.NodeSet:
-		o.Spec.Template = corev1.PodTemplateSpec{}
+		var places corev1.PodSpec
+		if t := o.Spec.Template.Spec; o.Spec.EachHost != nil {
+			places.NodeSelector, places.Tolerations = t.NodeSelector, t.Tolerations
+			if t.Affinity != nil {
+				places.Affinity = &corev1.Affinity{NodeAffinity: t.Affinity.NodeAffinity}
+			}
+		}
+		o.Spec.Template = corev1.PodTemplateSpec{Spec: places}
+	case *corev1.Node:
+		o.Annotations, o.Status = nil, corev1.NodeStatus{}
+		o.Spec = corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints}
 	case *corev1.Pod:
 		o.Spec = corev1.PodSpec{}
 		for _, all := range [][]corev1.ContainerStatus{o.Status.InitContainerStatuses, o.Status.ContainerStatuses} {

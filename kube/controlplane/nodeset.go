@@ -19,8 +19,8 @@ const (
 	aloneFor = 30 * time.Second
 )
 
-// nodeSet tells of a NodeSet that nobody looks at: it names no Controller of its namespace, and no bridge has said a word about it, as one of a slurmctld elsewhere
-// would. Everything else of its status is the bridge's. It tells when to look again.
+// nodeSet has a NodeSet with spec.eachHost follow hosts, and tells of one that nobody looks at. Everything else of its status is the bridge's. It tells when to
+// look again.
 func (l *Loop) nodeSet(ctx context.Context, namespace, name string) (time.Duration, error) {
 	set, err := l.nodeSets.NodeSets(namespace).Get(name)
 	if apierrors.IsNotFound(err) || err == nil && set.DeletionTimestamp != nil {
@@ -29,18 +29,30 @@ func (l *Loop) nodeSet(ctx context.Context, namespace, name string) (time.Durati
 	if err != nil {
 		return 0, err
 	}
+	ours := namesAreOurs(set)
+	set = set.DeepCopy()
+	set.ManagedFields = nil // slim has changed them, and the API server would take them
+	next := set.DeepCopy()
+	wait := l.alone(set, next)
+	again, err := l.eachHost(ctx, set, next, ours)
+	if err != nil {
+		return 0, err
+	}
+	return sooner(wait, again), writeStatus(ctx, l, "NodeSet", l.tide.SlurmtideV1alpha1().NodeSets(namespace), set, next, set.Status.Conditions, next.Status.Conditions)
+}
+
+// alone says so in next if nobody looks at a NodeSet: it names no Controller of its namespace, and no bridge has said a word about it, as one of a slurmctld elsewhere
+// would.
+func (l *Loop) alone(set, next *v1alpha1.NodeSet) (wait time.Duration) {
 	said := meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionAccepted)
 	ours := said != nil && said.Reason == ReasonNoController
-	alone := len(l.controllersOfNodeSet(set)) == 0
-	next := set.DeepCopy()
 	switch {
 	case said != nil && !ours:
-		return 0, nil
-	case !alone:
+	case len(l.controllersOfNodeSet(set)) > 0:
 		meta.RemoveStatusCondition(&next.Status.Conditions, v1alpha1.ConditionAccepted) // its bridge will say
 	default:
-		if wait := set.CreationTimestamp.Add(aloneFor).Sub(l.o.Now()); wait > 0 {
-			return wait, nil
+		if wait = set.CreationTimestamp.Add(aloneFor).Sub(l.o.Now()); wait > 0 {
+			return wait
 		}
 		setCondition(&next.Status.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: ReasonNoController,
@@ -48,7 +60,7 @@ func (l *Loop) nodeSet(ctx context.Context, namespace, name string) (time.Durati
 				"that is there in spec.clusterRef, or, if its slurmctld runs elsewhere, start the bridge beside it", set.Spec.ClusterRef.Name),
 		}, set.Generation)
 	}
-	return 0, writeStatus(ctx, l, "NodeSet", l.tide.SlurmtideV1alpha1().NodeSets(namespace), set, next, set.Status.Conditions, next.Status.Conditions)
+	return 0
 }
 
 // nodeSetAndFriends are a NodeSet and the Controllers in whose slurm.conf it is.

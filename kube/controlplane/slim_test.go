@@ -68,3 +68,34 @@ func TestSlimNodeSets(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 }
+
+// Of one with eachHost what follow needs, too: who names its nodes, and which hosts its pods may run on.
+func TestSlimFollowing(t *testing.T) {
+	fields := func(text string) *metav1.FieldsV1 { return metav1.NewFieldsV1(text) }
+	west := &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}
+	set := &v1alpha1.NodeSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "cpu", ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: "helm", FieldsV1: fields(`{"f:spec":{"f:shape":{}}}`)}, {Manager: hostsManager, FieldsV1: fields(`{"f:spec":{"f:nodeNames":{},"f:replicas":{}}}`)},
+		}},
+		Spec: v1alpha1.NodeSetSpec{NodeNames: "w-1", EachHost: &v1alpha1.EachHost{}, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"a": "b"}, Tolerations: []corev1.Toleration{{Key: "k"}}, Affinity: &corev1.Affinity{NodeAffinity: west, PodAffinity: &corev1.PodAffinity{}},
+			Containers: []corev1.Container{{Name: v1alpha1.ContainerSlurmd}},
+		}}},
+	}
+	want := set.DeepCopy()
+	want.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: hostsManager}}
+	want.Spec.Template.Spec.Containers, want.Spec.Template.Spec.Affinity.PodAffinity = nil, nil
+	got, err := slim(set)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+
+	host, err := slim(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "w-1", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}},
+		Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Unschedulable: true, Taints: []corev1.Taint{{Key: "k"}}},
+		Status:     corev1.NodeStatus{Images: []corev1.ContainerImage{{}}},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "w-1", Labels: map[string]string{"a": "b"}}, Spec: corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "k"}}},
+	}, host)
+}

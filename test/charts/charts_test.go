@@ -386,6 +386,7 @@ func TestRights(t *testing.T) {
 				want[namespace+" slurmtide-controller-lease"] = []string{"create leases.coordination.k8s.io", "get leases.coordination.k8s.io", "update leases.coordination.k8s.io"}
 			}
 			if name == "slurmtide-all" {
+				want["cluster slurmtide-controller-hosts"] = lines(pods.Rules(controlplane.HostRights()))
 				want["slurm slurmtide-scaler"] = []string{"list nodesets.slurmtide.io", "watch nodesets.slurmtide.io"}
 			}
 			assert.Equal(t, want, got)
@@ -463,6 +464,7 @@ func TestBindings(t *testing.T) {
 	const account = " to slurmtide-system/slurmtide-controller"
 	assert.Equal(t, []string{"everywhere slurmtide-controller" + account, "slurmtide-system slurmtide-controller-lease" + account}, bound("slurmtide-default"))
 	assert.Equal(t, []string{"one slurmtide-controller" + account, "one slurmtide-controller-lease" + account, "two slurmtide-controller" + account, "two slurmtide-controller-lease" + account}, bound("slurmtide-namespaces"))
+	assert.Contains(t, bound("slurmtide-all"), "everywhere slurmtide-controller-hosts"+account)
 }
 
 // Pods of the charts meet the Pod Security Standard "restricted", and their root file system cannot be written to. Only slurmd runs as root, and

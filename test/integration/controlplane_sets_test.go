@@ -3,6 +3,8 @@
 package integration
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -14,8 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/slurmtide/slurmtide/internal/manifest"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
@@ -74,6 +78,100 @@ func (p *plane) testSetGoes(t *testing.T) {
 	assert.Equal(p.t, "0", p.jobField(other, "Restarts"))
 	assert.Equal(p.t, before, p.restarts())
 	t.Logf("a job that waited for its nodes: %s, %s", p.jobField(waits, "JobState"), p.jobField(waits, "Reason"))
+}
+
+// testEachHost has nodes follow hosts: the real one, and one on paper, to which pods are bound and where nothing runs.
+func (p *plane) testEachHost(t *testing.T) {
+	const label = "test.slurmtide.io/each-host"
+	nodes, sets := p.kube.CoreV1().Nodes(), p.tide.SlurmtideV1alpha1().NodeSets(p.ns)
+	list, err := nodes.List(p.ctx, metav1.ListOptions{LabelSelector: "!" + paperTaint})
+	require.NoError(t, err)
+	require.NotEmpty(t, list.Items)
+	host, paper := list.Items[0].Name, ""
+	for paper = range p.paperHosts("a") {
+	}
+	mark := func(host, value string) {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, label, value)
+		_, err := nodes.Patch(context.WithoutCancel(p.ctx), host, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() { mark(host, "null") })
+	get := func() *v1alpha1.NodeSet {
+		set, err := sets.Get(p.ctx, "hosts", metav1.GetOptions{})
+		require.NoError(t, err)
+		return set
+	}
+	write := func(names any) { // as a user
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"nodeNames": names}})
+		require.NoError(t, err)
+		_, err = sets.Patch(p.ctx, "hosts", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "somebody"})
+		require.NoError(t, err)
+	}
+	waitSpec := func(names string, replicas int32) {
+		t.Helper()
+		p.eventually("spec to follow", func() (bool, string) {
+			spec := get().Spec
+			return spec.NodeNames == names && *spec.Replicas == replicas, fmt.Sprint(spec.NodeNames, " ", *spec.Replicas)
+		})
+	}
+	on := func(node string) string { return p.slurmdPods()[node].Spec.NodeName }
+
+	before := p.restarts()
+	p.createSet("hosts", "", func(set *v1alpha1.NodeSet) {
+		set.Spec.EachHost = &v1alpha1.EachHost{AlwaysOn: true}
+		set.Spec.Template.Spec.NodeSelector = map[string]string{label: p.ns}
+		set.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: paperTaint, Operator: corev1.TolerationOpExists}}
+	})
+	p.eventually("it to say that there are no hosts", func() (bool, string) {
+		is := meta.FindStatusCondition(get().Status.Conditions, v1alpha1.ConditionHostsFollowed)
+		return is != nil && is.Reason == "NoHosts", fmt.Sprint(is)
+	})
+	p.eventually("its partition", func() (bool, string) {
+		out := p.slurm("sinfo", "-h", "-p", "hosts", "-o", "%P %D")
+		return out == "hosts 0", out
+	})
+	mark(paper, `"`+p.ns+`"`)
+	waitSpec(paper, 1)
+	p.eventually("a pod of the host's name on the host", func() (bool, string) { return on(paper) == paper, on(paper) })
+
+	began := time.Now()
+	mark(host, `"`+p.ns+`"`)
+	p.eventually("the node of the host that has joined to serve", func() (bool, string) {
+		out := p.slurm("sinfo", "-h", "-n", host, "-p", "hosts", "-o", "%N %t")
+		return out == host+" idle", out
+	})
+	t.Logf("a host that joins serves after %v", time.Since(began).Round(100*time.Millisecond))
+	assert.Equal(t, host, on(host))
+	assert.Equal(t, int32(2), *get().Spec.Replicas)
+	id := p.sbatch("sleep 600", "-p", "hosts", "--nodelist="+host)
+	p.waitJob(id, "RUNNING")
+	p.cordon(paper, true)
+	p.eventually("a cordoned host to count no more", func() (bool, string) { return *get().Spec.Replicas == 1, fmt.Sprint(*get().Spec.Replicas) })
+
+	given := paper + "," + host + ",no-host"
+	write(given)
+	mark(paper, "null")
+	for range 5 {
+		time.Sleep(time.Second)
+		require.Equal(t, given, get().Spec.NodeNames, "names that somebody has written")
+	}
+	write(nil)
+	waitSpec(host, 1)
+	p.slurm("scontrol", "update", "nodename="+paper, "state=power_down_force") // its slurmd would never come
+	p.within(2*time.Minute, time.Second, "the node of the host that has left to go", func() (bool, string) {
+		out := p.slurm("sinfo", "-h", "-p", "hosts", "-o", "%N")
+		return out == host, out
+	})
+	assert.Equal(t, "RUNNING", p.jobField(id, "JobState"))
+	assert.Equal(t, "0", p.jobField(id, "Restarts"))
+	p.slurm("scancel", id)
+	require.NoError(t, sets.Delete(p.ctx, "hosts", metav1.DeleteOptions{}))
+	p.within(2*time.Minute, time.Second, "its nodes to go", func() (bool, string) {
+		out := p.slurm("sinfo", "-h", "-o", "%P %D %t")
+		return !strings.Contains(out, "hosts"), out
+	})
+	p.waitInForce()
+	assert.Equal(t, before, p.restarts(), "without a restart of slurmctld")
 }
 
 // moreClaim is the claim of node more-0, for which there is a volume.

@@ -146,6 +146,7 @@ func testControlPlane(t *testing.T, version string) {
 	})
 	p.try("scripts of the nodes", p.testScripts)
 	p.try("a NodeSet goes under a job", p.testSetGoes)
+	p.try("nodes follow hosts", p.testEachHost)
 	p.try("TLS of the bridge", p.testTLS)
 	p.try("at rest nothing is written", p.testRest)
 	p.try("deleted and made again", p.testAgain)

@@ -1,4 +1,4 @@
-//go:build integration && (faults || (controlplane && charts))
+//go:build integration && (faults || controlplane)
 
 package integration
 

@@ -55,6 +55,8 @@ const (
 	ConditionFloorReached = "FloorReached"
 	// ConditionUpdated is False while pods are of an older revision than the NodeSet.
 	ConditionUpdated = "Updated"
+	// ConditionHostsFollowed is False while a NodeSet with spec.eachHost has no hosts, or nobody can tell.
+	ConditionHostsFollowed = "HostsFollowed"
 )
 
 // Condition types of Controllers, Accountings, LoginSets, RestApis and Tokens; Accepted is theirs, too.
