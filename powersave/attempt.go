@@ -77,7 +77,7 @@ func (e *Engine) failed(n *node, v Verdict) {
 		e.breakers.ProbeGone(a)
 	case n.boot.alone && n.boot.everywhere:
 		e.breakers.Refused(e.now, a, v.Reason)
-	case n.boot.alone:
+	case n.boot.alone, v.Trouble == TroubleCapacity && e.sets[n.set].Pinned:
 		e.breakers.ProbeGone(a)
 		e.closeNode(n, v)
 	default:

@@ -145,8 +145,8 @@ func (e *Engine) closeUpdate(n *node, now map[string]closing, spared map[*node]b
 	return StateNone, ""
 }
 
-// closeNode takes a node out of Slurm's choice for a while because it alone cannot boot: somebody else's pod has its name, for
-// instance. Slurm would choose it for the next job, too.
+// closeNode takes a node out of Slurm's choice for a while because it alone cannot boot: somebody else's pod has its name, or its own
+// host is full. Slurm would choose it for the next job, too.
 func (e *Engine) closeNode(n *node, v Verdict) {
 	until := e.now.Add(backoff(DefaultBackoffInitial, DefaultBackoffMax, n.closed.tries, uint64(len(n.name))))
 	n.closed = closing{until: until, reason: fmt.Sprintf("%s%s; tried again at %s", closedPrefix, v, until.UTC().Format("15:04:05Z")), tries: n.closed.tries + 1}

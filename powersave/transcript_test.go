@@ -176,6 +176,8 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 					set.Window = &powersave.UpdateWindow{Schedule: every(p.duration(from)), Duration: p.duration(duration)}
 				case "spec":
 					set.SpecGeneration = p.int(v)
+				case "pinned":
+					set.Pinned = true
 				case "hash": // of the spec
 					set.SpecHash = v
 				case "offering":

@@ -29,3 +29,11 @@ func TestNodeOn(t *testing.T) {
 		})
 	}
 }
+
+// That one host is full closes no other node.
+func TestEachHostIsPinned(t *testing.T) {
+	ns := newNodeSet("cpu", "cpu-[0-9]")
+	assert.False(t, engineNodeSet(ns).Pinned)
+	ns.Spec.EachHost = &v1alpha1.EachHost{}
+	assert.True(t, engineNodeSet(ns).Pinned)
+}

@@ -35,6 +35,7 @@ func engineNodeSet(ns *v1alpha1.NodeSet) powersave.NodeSet {
 	for _, o := range offerings {
 		set.Offerings = append(set.Offerings, powersave.Offering{Name: o.Name, Limit: int(value(o.Limit))})
 	}
+	set.Pinned = ns.Spec.EachHost != nil
 	set.Dynamic = dynamicSet(&ns.Spec)
 	return set
 }
