@@ -12,6 +12,7 @@ import (
 
 	"github.com/slurmtide/slurmtide/internal/manifest"
 	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
+	"github.com/slurmtide/slurmtide/powersave"
 )
 
 // examplePod is the pod of an example's first node. TestExamples has an API server look at all of them.
@@ -23,9 +24,17 @@ func examplePod(t *testing.T, name string) *corev1.Pod {
 	require.NoError(t, manifest.Unmarshal(text, &ns))
 	set := Validate([]*v1alpha1.NodeSet{&ns})[0]
 	require.Empty(t, set.Problem)
-	pod, err := Build(&ns, set.Nodes.At(0), 1, "example", PodOptions{Cluster: "tide", ConfServer: "slurmctld:6817", Job: 7})
+	pod, err := Build(&ns, firstNode(set), 1, "example", PodOptions{Cluster: "tide", ConfServer: "slurmctld:6817", Job: 7})
 	require.NoError(t, err)
 	return pod
+}
+
+// firstNode is the first node of a NodeSet, or that of a host that it could follow.
+func firstNode(set powersave.NodeSet) string {
+	if set.Nodes.Len() == 0 {
+		return "worker-7"
+	}
+	return set.Nodes.At(0)
 }
 
 // What an adapter of SR-IOV takes comes to the pod: its resource, beside those of the shape, the network, the memory limit's capability, and the fabric.
@@ -54,7 +63,9 @@ func TestExampleScripts(t *testing.T) {
 func TestExampleHost(t *testing.T) {
 	pod := examplePod(t, "nodeset-host.yaml")
 	assert.Equal(t, "worker-7", pod.Name)
-	assert.Equal(t, map[string]string{corev1.LabelHostname: pod.Name}, pod.Spec.NodeSelector)
+	assert.Equal(t, []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+		{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{pod.Name}},
+	}}}, pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
 	assert.True(t, pod.Spec.HostNetwork)
 	assert.Equal(t, []string{"slurmd", "-D", "-b", "-N", pod.Name}, pod.Spec.Containers[0].Args[:5])
 }

@@ -421,7 +421,7 @@ func TestExamples(t *testing.T) {
 		require.NoError(t, json.Unmarshal(text, &ns))
 		set := Validate([]*v1alpha1.NodeSet{&ns})[0]
 		assert.Empty(t, set.Problem, file)
-		pod, err := Build(&ns, set.Nodes.At(0), 1, "example", PodOptions{Cluster: "tide", ConfServer: "slurmctld:6817", Service: "slurmd"})
+		pod, err := Build(&ns, firstNode(set), 1, "example", PodOptions{Cluster: "tide", ConfServer: "slurmctld:6817", Service: "slurmd"})
 		require.NoError(t, err)
 		_, err = c.kube.CoreV1().Pods(c.namespace).Create(t.Context(), pod, metav1.CreateOptions{
 			DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,

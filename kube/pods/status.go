@@ -144,6 +144,9 @@ func (c *Client) newStatus(ns *v1alpha1.NodeSet, counts powersave.NodeSetCounts)
 	status.Selector = labels.Set(podLabels(c.opts.Cluster, ns.Name)).String()
 
 	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid", Message: "the NodeSet can be used"}
+	if ns.Spec.NodeNames == "" {
+		accepted.Message = "the NodeSet can be used, and has no nodes yet: slurmtide controller says why in the condition HostsFollowed; where it does not run, write spec.nodeNames"
+	}
 	if counts.Problem != "" {
 		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, "Invalid", shorten(counts.Problem, maxNote)
 	}

@@ -212,3 +212,17 @@ func TestStatusNotRead(t *testing.T) {
 		})
 	}
 }
+
+// A NodeSet with eachHost may have no nodes yet, which is no mistake; what slurmtide controller says of hosts stays.
+func TestStatusWithoutHosts(t *testing.T) {
+	ns := newNodeSet("cpu", "")
+	ns.Spec.EachHost = &v1alpha1.EachHost{}
+	ns.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionHostsFollowed, Status: metav1.ConditionFalse, Reason: "NoHosts"}}
+	c, _, tide := testClient(t, ns)
+	require.NoError(t, c.UpdateStatus(t.Context(), powersave.NodeSetCounts{Name: "cpu"}))
+	conditions := stored(t, tide).Status.Conditions
+	accepted := meta.FindStatusCondition(conditions, v1alpha1.ConditionAccepted)
+	assert.Equal(t, metav1.ConditionTrue, accepted.Status)
+	assert.Contains(t, accepted.Message, "has no nodes yet")
+	assert.Equal(t, "NoHosts", meta.FindStatusCondition(conditions, v1alpha1.ConditionHostsFollowed).Reason)
+}
