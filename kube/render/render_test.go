@@ -13,6 +13,7 @@ import (
 	"github.com/slurmtide/slurmtide/doctor"
 	"github.com/slurmtide/slurmtide/internal/golden"
 	"github.com/slurmtide/slurmtide/internal/manifest"
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	"github.com/slurmtide/slurmtide/kube/controlplane"
 	"github.com/slurmtide/slurmtide/slurmconf"
 )
@@ -180,6 +181,13 @@ func TestScaledObject(t *testing.T) {
 	o, err = NewScaledObject(set, "", false)
 	require.NoError(t, err)
 	assert.Equal(t, int32(5000), o.Spec.Advanced.HorizontalPodAutoscalerConfig.Behavior.ScaleUp.Policies[0].Value, "in one step")
+	set.Spec.NodeNames, set.Spec.EachHost = "", &v1alpha1.EachHost{}
+	_, err = NewScaledObject(set, "", false)
+	require.ErrorContains(t, err, "has no nodes yet")
+	set.Spec.MaxPoweredUp = new(int32(7))
+	o, err = NewScaledObject(set, "", false)
+	require.NoError(t, err)
+	assert.Equal(t, 7, o.Spec.MaxReplicaCount)
 }
 
 func TestProblems(t *testing.T) {

@@ -2,6 +2,7 @@ package render
 
 import (
 	"cmp"
+	"fmt"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -57,7 +58,12 @@ func NewScaledObject(set *v1alpha1.NodeSet, address string, push bool) (ScaledOb
 		return ScaledObject{}, err
 	}
 	most := names.Len()
-	if limit := set.Spec.MaxPoweredUp; limit != nil {
+	switch limit := set.Spec.MaxPoweredUp; {
+	case most == 0 && limit == nil:
+		return ScaledObject{}, fmt.Errorf("NodeSet %s has no nodes yet (spec.eachHost): set spec.maxPoweredUp, or render it as it is in the cluster, with its spec.nodeNames", set.Name)
+	case most == 0:
+		most = int(*limit)
+	case limit != nil:
 		most = min(most, int(*limit))
 	}
 	o := ScaledObject{TypeMeta: metav1.TypeMeta{APIVersion: "keda.sh/v1alpha1", Kind: "ScaledObject"}}
