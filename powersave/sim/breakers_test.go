@@ -112,7 +112,7 @@ func (w *world) opens(n *node, a powersave.BootFailed) {
 	case open && (b.forGood || !forGood):
 		return
 	case blamed, !ofPod, strings.HasPrefix(a.Verdict.Reason, "not up after"), !told.IsZero() && w.now.Sub(told) < time.Minute,
-		n.set() == 1 && w.schedule.deadline > 0 && w.now.Sub(n.bootReq) >= w.schedule.deadline: // when a job that shares all it has was late
+		w.late(n):
 		w.doubt(b)
 		return
 	case b.doubt == w.life:
@@ -122,6 +122,11 @@ func (w *world) opens(n *node, a powersave.BootFailed) {
 		b.probe = nil
 	}
 	*b = breaker{life: w.life, forGood: forGood, openedAt: w.now, until: w.now.Add(backoff), probe: b.probe, as: b.as}
+}
+
+// late says that a job of the node may be, which is not told as long as it shares all it has with others, though the try counts as failed.
+func (w *world) late(n *node) bool {
+	return n.set() == 1 && w.schedule.deadline > 0 && w.now.Sub(n.bootReq) >= w.schedule.deadline
 }
 
 // blamed says that a verdict on the boot of the node has been told, or that it was to go with a job on which one has been told, but that update may
@@ -185,7 +190,8 @@ func (w *world) mayTry(n *node, a powersave.CreatePod) {
 		case b.openedAt.IsZero() || b.life != w.life || m == n:
 		case again: // it was powered up anew: either that went by unseen, or its boot has the generation of a pod that was found, and leave of its own
 			w.doubt(b)
-		case m != nil && (m.epoch != b.as.epoch || !m.flags.Any(powersave.NodePoweringUp) || w.tried[m.index] != b.as || w.strategy[n.set()] == powersave.Greedy): // nobody knows what came of it
+		case m != nil && (m.epoch != b.as.epoch || !m.flags.Any(powersave.NodePoweringUp) || w.tried[m.index] != b.as || w.strategy[n.set()] == powersave.Greedy),
+			m != nil && w.late(m): // nobody knows what came of it
 			w.doubt(b)
 		case m != nil:
 			w.breaks("makes pods beside the probe", "%s, while %s tries NodeSet %s%s", a.Node, m.name, a.NodeSet, a.Offering)
