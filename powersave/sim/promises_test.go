@@ -208,10 +208,10 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 		w.job(id).failedAt = w.now
 	}
 	n := w.node(a.Node)
-	if p := w.pods[n.index]; p == nil || !p.alive() || w.now.Sub(p.started) < prompt {
+	if p := w.pods[n.index]; p == nil || !p.alive() || w.now.Sub(p.started) < prompt || p.started.Before(n.bootReq) { // one from before that slurmctld ignores
 		return
 	}
-	if a.Verdict.Trouble != powersave.TroubleBootstrap || w.now.Sub(w.rough) < prompt || w.recently(n, resumeTimeout, quota, noImage, badConfig, badSet, crashing, mute, slowHost, slowSlurmd, refused, evict, lessRoom, leaveConf, programLost) {
+	if a.Verdict.Trouble != powersave.TroubleBootstrap || w.now.Sub(w.rough) < prompt || w.recently(n, resumeTimeout, quota, noImage, badConfig, badSet, crashing, mute, slowHost, slowSlurmd, refused, evict, lessRoom, leaveConf) {
 		return
 	}
 	w.breaks("gives a healthy boot up", "%s, which is %s: %s", a.Node, n.state(), a.Verdict)
