@@ -127,10 +127,12 @@ func (e *Engine) closeUpdate(n *node, now map[string]closing, spared map[*node]b
 	c, closed := now[n.set]
 	closed = closed && !spared[n]
 	if n.shut(e.now) && (hangs || !closed) {
-		c, closed = n.closed, true
+		if c, closed = n.closed, true; n.badHome != "" && !hangs {
+			c.reason = closedPrefix + n.badHome
+		}
 	}
 	state := n.slurm.State
-	off := (n.pod == nil || hangs) && n.isOff()
+	off := (n.pod == nil || hangs) && (n.isOff() || n.badHome != "" && state.Any(NodePoweringDown))
 	up := n.alive() && n.pod.Phase != PodTerminating && serving(state) && !state.Any(NodeDown|NodeFail|NodeInvalidReg) // somebody tried it, by hand
 	switch {
 	case !off && !up:
@@ -138,7 +140,7 @@ func (e *Engine) closeUpdate(n *node, now map[string]closing, spared map[*node]b
 		return StateDrain, c.reason
 	case closed && off && state.Has(NodeIdle|NodeDrain) && !state.Any(NodeDown) && n.slurm.drainedFor(closedPrefix) && n.slurm.Reason != c.reason: // it is closed for another reason now
 		return StateDrain, c.reason
-	case (!closed || up) && state.Any(NodeDrain) && n.slurm.drainedFor(closedPrefix): // what serves has its place
+	case (!closed && e.hostKnown(n) || up) && state.Any(NodeDrain) && n.slurm.drainedFor(closedPrefix): // what serves has its place
 		// One that is DOWN, too, was set DOWN by somebody just before it was drained: that is not ours to take back at once, see heal.
 		return StateUndrain, ""
 	}
@@ -162,7 +164,9 @@ func (e *Engine) closeUntilGone(n *node, v Verdict) {
 func (n *node) hangs() bool { return n.closed.pod != "" && n.pod != nil && n.pod.UID == n.closed.pod }
 
 // shut says that n alone is out of Slurm's choice for now.
-func (n *node) shut(now time.Time) bool { return n.closed.until.After(now) || n.hangs() }
+func (n *node) shut(now time.Time) bool {
+	return n.closed.until.After(now) || n.hangs() || n.badHome != ""
+}
 
 // reopen ends the closing of n when its time has come, or what hung is gone.
 func (e *Engine) reopen(n *node) {

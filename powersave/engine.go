@@ -77,6 +77,7 @@ type Engine struct {
 	heldGates []heldGate // arrived before the NodeSets were known
 
 	podsRead, setsRead, hostsRead bool
+	hostsDenied                   bool // hosts cannot be read
 	blind                         bool // pods or NodeSets cannot be read at present
 	leading                       bool
 	resumedAt                     time.Time // when ResumeProgram came last
@@ -207,6 +208,7 @@ func (e *Engine) Step(now time.Time, ev Event) []Action {
 	case HostSeen:
 		e.seeHost(ev.Host)
 	case HostsUnread:
+		e.hostsDenied, e.closedAgain = true, true
 		e.note(Warn, nil, "", "hosts cannot be read, nodes on cordoned or failing hosts are not drained: "+ev.Err)
 	case PodMarked:
 		e.podMarked(ev)

@@ -286,6 +286,7 @@ type NodeSet struct {
 	UnschedulableGrace time.Duration // 0: default
 	Offerings          []Offering    // in the order to be tried
 	Pinned             bool          // each node has a host of its own: that one is full says nothing about the others
+	HostSuffix         string        // with Pinned: that host has the node's name with this after it
 	AskForRoom         bool          // make pods only when a RoomRequest for them is provisioned
 	Floor              int           // least number of nodes that are up
 	FloorWas           int           // as last carried out, says the object's status; looked at once

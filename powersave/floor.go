@@ -376,7 +376,7 @@ func (e *Engine) keepFloor(f *floor, set NodeSet, nodes []*node) {
 			if n.warm.ask != StatePowerDown && n.care.update == nil { // which may fail
 				n.warm = warm{ask: n.warm.ask}
 			}
-			if strings.HasPrefix(n.slurm.Reason, closedPrefix) {
+			if strings.HasPrefix(n.slurm.Reason, closedPrefix) && n.badHome == "" {
 				f.closed++
 			}
 		case standsUp:

@@ -18,9 +18,10 @@ func (o *off) needsUpdate(n *node) bool {
 		// Anything else was written by someone who knows more.
 		return tookTooLong(n.slurm.Reason)
 	}
-	// SuspendTimeout frees the name as well; better that than to take back what somebody decided.
+	// SuspendTimeout frees the name as well; better that than to take back what somebody decided, or to have slurmctld give a node to a job whose own
+	// host is in trouble: until then closeSets has drained it.
 	return n.slurm.State.Any(NodePoweringDown) &&
-		(!n.slurm.State.Any(judged) || n.drainedHere() && !n.slurm.State.Any(NodeFail))
+		(!n.slurm.State.Any(judged) || n.drainedHere() && !n.slurm.State.Any(NodeFail)) && n.badHome == ""
 }
 
 // free sends the batched updates when their time has come.

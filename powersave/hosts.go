@@ -52,7 +52,7 @@ func (e *Engine) readHosts(hosts []Host) {
 	if e.hostsRead {
 		return
 	}
-	e.hostsRead = true
+	e.hostsRead, e.closedAgain = true, true
 	for _, n := range e.all() { // some may have waited to be put back
 		if n.drainedHere() {
 			e.decide(n)
@@ -60,12 +60,15 @@ func (e *Engine) readHosts(hosts []Host) {
 	}
 }
 
-// hostsInUse names the hosts of all pods.
+// hostsInUse names the hosts of all pods, and those of pinned nodes.
 func (e *Engine) hostsInUse() map[string]bool {
 	hosts := map[string]bool{}
 	for _, n := range e.all() {
 		if n.pod != nil && n.pod.Host != "" {
 			hosts[n.pod.Host] = true
+		}
+		if own := e.home(n); own != "" {
+			hosts[own] = true
 		}
 	}
 	return hosts
@@ -81,13 +84,44 @@ func (e *Engine) seeHost(h Host) {
 	e.hostChanged(h.Name)
 }
 
-// hostChanged looks at the nodes on a host.
+// hostChanged looks at the nodes on a host, and at one that is pinned to it.
 func (e *Engine) hostChanged(name string) {
 	for _, n := range e.all() {
-		if n.pod != nil && n.pod.Host == name {
+		if n.pod != nil && n.pod.Host == name || e.home(n) == name {
 			e.decide(n)
 		}
 	}
+}
+
+// home is the host of a pinned node, whether it has a pod or not; "" for others.
+func (e *Engine) home(n *node) string {
+	if !e.sets[n.set].Pinned {
+		return ""
+	}
+	return n.name + e.sets[n.set].HostSuffix
+}
+
+// judgeHome notes what speaks against the host of a pinned node. No other takes its pod: without one, it is to stay out of Slurm's choice.
+func (e *Engine) judgeHome(n *node) {
+	why, until := "", time.Time{}
+	if own := e.home(n); own != "" {
+		drained := n.slurm.State.Any(NodeDrain) && (n.slurm.DrainedForHost() || n.slurm.drainedFor(closedPrefix))
+		why, until = e.hosts.JudgeOwn(e.now, own, drained)
+	}
+	if !until.IsZero() {
+		e.wakeAt(n, until)
+	}
+	if why == n.badHome {
+		return
+	}
+	if n.badHome, e.closedAgain = why, true; why == "" && n.closed.pod == "" { // it may be what boots failed of
+		n.closed = closing{}
+	}
+}
+
+// hostKnown says that whatever speaks against the own host of a pinned node is known, or that nobody will tell.
+func (e *Engine) hostKnown(n *node) bool {
+	return e.hostsRead || e.hostsDenied || !e.sets[n.set].Pinned
 }
 
 // troubled says why no new job should come to the node, be it that its pod is to be replaced, "" if nothing speaks against it. leave: nor
@@ -172,7 +206,7 @@ func (e *Engine) tend(n *node) {
 		// What it was drained for is over: it is to say what it stays out for, which the next bridge has to know, too.
 		strings.HasPrefix(why, updating) && n.slurm.DrainedForHost() && serving(state) && state.Any(NodeDrain) && !state.Any(NodeFail|NodeDown|NodePowerDown):
 		u = NodeUpdate{State: StateDrain, Reason: drainReason(why)}
-	case why == "" && drained && (n.pod == nil || e.hostsRead || n.slurm.drainedFor(UpdatePrefix)) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
+	case why == "" && drained && (n.badHome == "" && (n.pod == nil && e.hostKnown(n) || e.hostsRead) || n.slurm.drainedFor(UpdatePrefix)) && state.Any(NodeDrain|NodeDown) && !state.Any(NodeFail|NodeInvalidReg|NodePowerDown|turning) &&
 		(!state.Any(NodeDown) || state.Any(NodePoweredDown)):
 		u.State = n.putBack()
 	case leave && drained && !e.blind && serving(state) && state.Has(NodeIdle|NodeDrain) && !state.Any(inUse|NodePowerDown|NodePowerDrain|NodeDown):

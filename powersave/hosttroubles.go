@@ -12,6 +12,9 @@ type Host struct {
 	Name string
 	// Trouble is HostCordoned, HostNotReady, HostGone, or what else is wrong with it ("tainted KEY"); "" if nothing is.
 	Trouble string
+	// Repels is a taint that keeps the pod of the node off it that has this host alone (NodeSet.Pinned), "tainted KEY": Trouble goes by the
+	// pods that are there.
+	Repels string
 }
 
 // Troubles of a Host.
@@ -34,8 +37,8 @@ const (
 type HostTroubles struct{ in map[string]hostTrouble }
 
 type hostTrouble struct {
-	what  string
-	since time.Time
+	what, repels string
+	since        time.Time // of what
 }
 
 func (t hostTrouble) silent() bool { return t.what == HostNotReady || t.what == HostGone }
@@ -43,14 +46,17 @@ func (t hostTrouble) silent() bool { return t.what == HostNotReady || t.what == 
 // Take takes in the newest state of a host; false: it says nothing new.
 func (t *HostTroubles) Take(now time.Time, h Host) bool {
 	old, known := t.in[h.Name]
-	if known && old.what == h.Trouble || !known && h.Trouble == "" {
+	if old.what == h.Trouble && old.repels == h.Repels {
 		return false
 	}
 	if t.in == nil {
 		t.in = map[string]hostTrouble{}
 	}
-	t.in[h.Name] = hostTrouble{h.Trouble, now}
-	if h.Trouble == "" {
+	if !known || old.what != h.Trouble {
+		old.since = now
+	}
+	t.in[h.Name] = hostTrouble{h.Trouble, h.Repels, old.since}
+	if h.Trouble == "" && h.Repels == "" {
 		delete(t.in, h.Name)
 	}
 	return true
@@ -86,14 +92,23 @@ func (t *HostTroubles) Silent(host string) bool { return t.in[host].silent() }
 // as long as it is silent. Silence counts after a while; for what was drained for its host already it counts at once. If it does not
 // yet, until is when it will.
 func (t *HostTroubles) Judge(now time.Time, host string, drained bool) (why string, leave bool, until time.Time) {
-	h, found := t.in[host]
-	if !found {
+	h := t.in[host]
+	if h.what == "" {
 		return "", false, time.Time{}
 	}
 	if until := h.since.Add(silence); h.silent() && until.After(now) && !drained {
 		return "", false, until
 	}
 	return undivided(host + " is " + h.what), !h.silent(), time.Time{}
+}
+
+// JudgeOwn does so for a node that boots on this host alone.
+func (t *HostTroubles) JudgeOwn(now time.Time, host string, drained bool) (why string, until time.Time) {
+	if h := t.in[host]; h.what == "" && h.repels != "" {
+		return undivided(host + " is " + h.repels), time.Time{}
+	}
+	why, _, until = t.Judge(now, host, drained)
+	return why, until
 }
 
 // DrainedForHost says that nobody but us keeps the node out of use, and that it is for its host, or its pod's end: slurmctld adds its own reasons

@@ -38,6 +38,7 @@ type node struct {
 	forces     int     // updates of sendReleases that are not answered yet
 	closing    bool    // an update of closeSets is under way
 	closed     closing // it alone cannot boot for now
+	badHome    string  // what speaks against the host it is pinned to
 	care       care
 	warm       warm
 	believe    int    // only reads asked for after this many tell the truth: slurmctld has changed the node since
@@ -144,6 +145,7 @@ func (e *Engine) decide(n *node) {
 		return
 	}
 	e.reopen(n)
+	e.judgeHome(n)
 	switch {
 	case n.off != nil: // also while a boot it may end is in hand
 		e.decideOff(n)

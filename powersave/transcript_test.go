@@ -177,7 +177,7 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 				case "spec":
 					set.SpecGeneration = p.int(v)
 				case "pinned":
-					set.Pinned = true
+					set.Pinned, set.HostSuffix = true, v
 				case "hash": // of the spec
 					set.SpecHash = v
 				case "offering":
@@ -348,6 +348,9 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 		}
 		return ev
 	case "host":
+		if len(args) > 1 && args[1] == "repels" {
+			return powersave.HostSeen{Host: powersave.Host{Name: args[0], Repels: strings.Join(args[2:], " ")}}
+		}
 		return powersave.HostSeen{Host: powersave.Host{Name: args[0], Trouble: strings.Join(args[1:], " ")}}
 	case "hosts-unread":
 		return powersave.HostsUnread{Err: strings.Join(args, " ")}

@@ -37,3 +37,12 @@ func TestEachHostIsPinned(t *testing.T) {
 	ns.Spec.EachHost = &v1alpha1.EachHost{}
 	assert.True(t, engineNodeSet(ns).Pinned)
 }
+
+// The engine finds the host of a node as pods do.
+func TestEachHostSuffix(t *testing.T) {
+	for _, domain := range []string{"", "ec2.internal"} {
+		ns := newNodeSet("cpu", "cpu-[0-9]")
+		ns.Spec.EachHost = &v1alpha1.EachHost{Domain: domain}
+		assert.Equal(t, HostOf(ns.Spec.EachHost, "cpu-1"), "cpu-1"+engineNodeSet(ns).HostSuffix)
+	}
+}

@@ -20,7 +20,7 @@ type hostSeen struct {
 	cordoned, silent bool
 	taints           []corev1.Taint
 	condition        string // as bad as a cordon; "" if none is
-	told             string
+	told             powersave.Host
 }
 
 // hosts are the Kubernetes nodes.
@@ -71,8 +71,8 @@ func (w *watcher) hostsSynced() {
 	w.hosts.ready = true
 	all := make([]powersave.Host, 0, len(w.hosts.seen))
 	for name, h := range w.hosts.seen {
-		h.told = w.hostTrouble(name, h)
-		all = append(all, powersave.Host{Name: name, Trouble: h.told})
+		h.told = w.hostNow(name, h)
+		all = append(all, h.told)
 	}
 	slices.SortFunc(all, func(a, b powersave.Host) int { return strings.Compare(a.Name, b.Name) })
 	w.handler.HostsSynced(all)
@@ -88,7 +88,7 @@ func (w *watcher) hostChanged(obj any) {
 	defer w.mu.Unlock()
 	h := w.hosts.seen[node.Name]
 	if h == nil {
-		h = &hostSeen{}
+		h = &hostSeen{told: powersave.Host{Name: node.Name, Trouble: powersave.HostGone}} // as it may have been
 		w.hosts.seen[node.Name] = h
 	}
 	h.cordoned, h.taints = node.Spec.Unschedulable, node.Spec.Taints
@@ -105,10 +105,14 @@ func (w *watcher) reviewHost(name string) {
 	if h == nil || !w.hosts.ready {
 		return
 	}
-	if trouble := w.hostTrouble(name, h); trouble != h.told {
-		h.told = trouble
-		w.handler.Host(powersave.Host{Name: name, Trouble: trouble})
+	if now := w.hostNow(name, h); now != h.told {
+		h.told = now
+		w.handler.Host(now)
 	}
+}
+
+func (w *watcher) hostNow(name string, h *hostSeen) powersave.Host {
+	return powersave.Host{Name: name, Trouble: w.hostTrouble(name, h), Repels: w.repelsPinned(name, h.taints)}
 }
 
 func (w *watcher) hostGone(obj any) {
@@ -148,20 +152,25 @@ func (w *watcher) hostTrouble(name string, h *hostSeen) string {
 // repels says that a taint keeps pods like those on the host off it. They tolerated all there were when they came, so
 // the taint is newer.
 func (w *watcher) repels(host string, taint *corev1.Taint) bool {
+	for _, p := range w.pods {
+		if p.observed.Host == host && keepsOff(taint, p.tolerations) {
+			return true
+		}
+	}
+	return false
+}
+
+// keepsOff says that no new pod with these tolerations comes to a host with the taint.
+func keepsOff(taint *corev1.Taint, tolerations []corev1.Toleration) bool {
 	switch {
 	case taint.Effect != corev1.TaintEffectNoSchedule && taint.Effect != corev1.TaintEffectNoExecute:
 		return false
 	case taint.Key == corev1.TaintNodeUnschedulable, taint.Key == corev1.TaintNodeNotReady, taint.Key == corev1.TaintNodeUnreachable:
 		return false // known by other signs
 	}
-	for _, p := range w.pods {
-		if p.observed.Host == host && !slices.ContainsFunc(p.tolerations, func(t corev1.Toleration) bool {
-			return t.ToleratesTaint(klog.Background(), taint, true)
-		}) {
-			return true
-		}
-	}
-	return false
+	return !slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
+		return t.ToleratesTaint(klog.Background(), taint, true)
+	})
 }
 
 // hostsRead says once that hosts may not be read.

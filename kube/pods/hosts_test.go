@@ -17,6 +17,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/slurmtide/slurmtide/kube/api/v1alpha1"
 	tidefake "github.com/slurmtide/slurmtide/kube/generated/clientset/versioned/fake"
 	"github.com/slurmtide/slurmtide/powersave"
 )
@@ -72,7 +73,35 @@ func TestHosts(t *testing.T) {
 		require.NoError(t, hosts.Delete(ctx, "h1", metav1.DeleteOptions{}))
 		synctest.Wait()
 		assert.Equal(t, []string{"host h1 " + powersave.HostGone}, r.take())
+		_, err = hosts.Create(ctx, newHost("h1"), metav1.CreateOptions{})
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, []string{"host h1 "}, r.take(), "it is there again")
 	}, newNodeSet("cpu", "cpu-[0-9]"), pod, cordoned, newHost("h1", gpu))
+}
+
+// A node that has one host alone, with spec.eachHost, and no pod there: its template tells which taints keep it off.
+func TestHostsRepelPinned(t *testing.T) {
+	gpu := corev1.Taint{Key: "nvidia.com/gpu", Effect: corev1.TaintEffectNoSchedule}
+	repair := corev1.Taint{Key: "example.com/repair", Effect: corev1.TaintEffectNoExecute}
+	set := newNodeSet("cpu", "cpu-[0-1]")
+	set.Spec.EachHost = &v1alpha1.EachHost{Domain: "ec2.internal"}
+	set.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: gpu.Key, Operator: corev1.TolerationOpExists}}
+	running(t, func(ctx context.Context, _ *Client, kube *kubefake.Clientset, tide *tidefake.Clientset, r *record) {
+		assert.Equal(t, []string{"nodesets cpu=cpu-[0-1]", "synced", "hosts [{cpu-0.ec2.internal } {cpu-1.ec2.internal , repels: tainted example.com/repair} {cpu-2.ec2.internal }]"}, r.take())
+		_, err := kube.CoreV1().Nodes().Update(ctx, newHost("cpu-1.ec2.internal", gpu), metav1.UpdateOptions{})
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, []string{"host cpu-1.ec2.internal "}, r.take())
+
+		now := set.DeepCopy()
+		now.Generation++
+		now.Spec.Template.Spec.Tolerations = nil
+		_, err = tide.SlurmtideV1alpha1().NodeSets("slurm").Update(ctx, now, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		synctest.Wait()
+		assert.Equal(t, []string{"nodesets cpu=cpu-[0-1]", "host cpu-0.ec2.internal , repels: tainted nvidia.com/gpu", "host cpu-1.ec2.internal , repels: tainted nvidia.com/gpu"}, r.take())
+	}, set, newHost("cpu-0.ec2.internal", gpu), newHost("cpu-1.ec2.internal", gpu, repair), newHost("cpu-2.ec2.internal", repair))
 }
 
 // Without the right to read hosts all else works, and it is said once.

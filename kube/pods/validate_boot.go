@@ -35,7 +35,9 @@ func engineNodeSet(ns *v1alpha1.NodeSet) powersave.NodeSet {
 	for _, o := range offerings {
 		set.Offerings = append(set.Offerings, powersave.Offering{Name: o.Name, Limit: int(value(o.Limit))})
 	}
-	set.Pinned = ns.Spec.EachHost != nil
+	if each := ns.Spec.EachHost; each != nil {
+		set.Pinned, set.HostSuffix = true, HostOf(each, "")
+	}
 	set.Dynamic = dynamicSet(&ns.Spec)
 	return set
 }

@@ -156,6 +156,7 @@ type watcher struct {
 	pods          map[string]podSeen
 	stories       *stories
 	hosts         hosts
+	pinned        []pinnedSet
 	deaf          bool             // events may not be read
 	failing       map[string]error // by right, as in "watch pods"
 }
@@ -367,7 +368,9 @@ func (w *watcher) handOverNodeSets(store cache.Store) {
 	if len(sets) == 0 {
 		c.log.Warn("no NodeSet of this Slurm cluster", "cluster", c.opts.Cluster, "namespace", c.namespace, "others", foreign)
 	}
-	w.handler.NodeSets(Validate(sets))
+	checked := Validate(sets)
+	w.handler.NodeSets(checked)
+	w.pin(sets, checked)
 }
 
 // ownNodeSets are those of our cluster, by name; foreign says what others there are.

@@ -58,11 +58,22 @@ func (r *record) Pod(p powersave.Pod)      { r.add("pod %s/%s %s", p.Node, p.UID
 func (r *record) PodGone(node, uid string) { r.add("gone %s/%s", node, uid) }
 
 func (r *record) HostsUnread(err error) { r.add("hosts unread: %v", err) }
-func (r *record) Host(h powersave.Host) { r.add("host %s %s", h.Name, h.Trouble) }
+func (r *record) Host(h powersave.Host) { r.add("host %s", showHost(h)) }
+
+func showHost(h powersave.Host) string {
+	if h.Repels != "" {
+		return h.Name + " " + h.Trouble + ", repels: " + h.Repels
+	}
+	return h.Name + " " + h.Trouble
+}
 
 func (r *record) HostsSynced(all []powersave.Host) {
 	if len(all) > 0 {
-		r.add("hosts %v", all)
+		shown := make([]string, 0, len(all))
+		for _, h := range all {
+			shown = append(shown, "{"+showHost(h)+"}")
+		}
+		r.add("hosts %v", shown)
 	}
 }
 
