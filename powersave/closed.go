@@ -155,6 +155,13 @@ func (e *Engine) closeNode(n *node, v Verdict) {
 	e.wakeAt(n, until)
 }
 
+// closeFull does so with a node that is given back with another, if its own host is full, too: the job's next attempt is to have others.
+func (e *Engine) closeFull(n *node) {
+	if t, reason := e.trouble(n); t == TroubleCapacity && e.sets[n.set].Pinned && !n.shut(e.now) {
+		e.closeNode(n, Verdict{Trouble: t, Reason: reason})
+	}
+}
+
 // closeUntilGone does so until the former pod of n is gone, which hangs.
 func (e *Engine) closeUntilGone(n *node, v Verdict) {
 	n.closed = closing{reason: closedPrefix + v.String(), pod: n.pod.UID}

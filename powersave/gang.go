@@ -185,7 +185,7 @@ func (e *Engine) condemn(n *node, v Verdict) {
 	if e.failed(n, v); r != nil && e.roomElsewhere(n, r, v) || r == nil && e.elsewhere(n, v) {
 		return
 	}
-	if e.sets[n.set].Strategy == Greedy && (v.Trouble == TroubleCapacity || v.Trouble == TroubleQuota) && !e.youngest(n) {
+	if e.sets[n.set].Strategy == Greedy && (v.Trouble == TroubleCapacity && !e.sets[n.set].Pinned || v.Trouble == TroubleQuota) && !e.youngest(n) {
 		// A younger job is given back first: what it held may be enough, as soon as its pods are gone.
 		d, _ := e.patience(n, v.Trouble)
 		n.boot.troubleAt = e.now.Add(max(0, graceDefault-d))
@@ -260,6 +260,7 @@ func (e *Engine) giveBack(culprit *node, jobs []uint32, v Verdict) {
 			case shared, m.set == "", e.bootsOn(m):
 				e.leave(m, id)
 			default:
+				e.closeFull(m)
 				e.release(m, v, why, jobs)
 			}
 		}
