@@ -150,7 +150,8 @@ func (e *Engine) closeUpdate(n *node, now map[string]closing, spared map[*node]b
 // closeNode takes a node out of Slurm's choice for a while because it alone cannot boot: somebody else's pod has its name, or its own
 // host is full. Slurm would choose it for the next job, too.
 func (e *Engine) closeNode(n *node, v Verdict) {
-	until := e.now.Add(backoff(DefaultBackoffInitial, DefaultBackoffMax, n.closed.tries, uint64(len(n.name))))
+	set := e.sets[n.set]
+	until := e.now.Add(backoff(cmp.Or(set.BackoffInitial, DefaultBackoffInitial), cmp.Or(set.BackoffMax, DefaultBackoffMax), n.closed.tries, uint64(len(n.name))))
 	n.closed = closing{until: until, reason: fmt.Sprintf("%s%s; tried again at %s", closedPrefix, v, until.UTC().Format("15:04:05Z")), tries: n.closed.tries + 1}
 	e.wakeAt(n, until)
 }
@@ -180,7 +181,9 @@ func (e *Engine) reopen(n *node) {
 	switch c := &n.closed; {
 	case c.pod != "" && !n.hangs():
 		*c, e.closedAgain = closing{}, true
-	case !c.until.IsZero() && !c.until.After(e.now):
+	case c.until.After(e.now):
+		e.wakeAt(n, c.until)
+	case !c.until.IsZero():
 		c.until, e.closedAgain = time.Time{}, true
 	}
 }
