@@ -41,6 +41,8 @@ type breaking struct {
 	tried      [nodeCount]attempt
 	openSince  [nodeCount]time.Time // in Slurm's choice, though its NodeSet is closed
 	offSince   [nodeCount]time.Time // plainly off
+	homeSince  [nodeCount]time.Time // plainly off, and drained or not as now, with a host of its own
+	homeDrain  [nodeCount]bool
 	strays     [nodeCount]stray
 	replaced   [nodeCount]int // the bridge's life in which it has had a pod go that had failed, or had no room, for another
 }
@@ -103,7 +105,7 @@ func (w *world) opens(n *node, a powersave.BootFailed) {
 	case powersave.TroubleImage, powersave.TroubleConfig:
 		b, forGood = &w.ofSet[n.set()], true
 	case powersave.TroubleCapacity:
-		ofPod = ofPod && w.strategy[n.set()] != powersave.Greedy && !w.asks[n.set()]
+		ofPod = ofPod && w.strategy[n.set()] != powersave.Greedy && !w.asks[n.set()] && w.home(n.index) == nil
 	default:
 		ofPod = false
 	}
@@ -209,7 +211,7 @@ const closedReason = powersave.ReasonPrefix + "closed: "
 
 // patrolClosed looks whether nodes that cannot boot are out of Slurm's choice, and come back when their time has come.
 func (w *world) patrolClosed(n *node, p *pod) {
-	if !n.ours() || p != nil || n.set() == 1 && w.any(changeSets) || n.flags&^powersave.NodeDrain != powersave.NodePoweredDown || n.down || len(n.jobs) > 0 || n.taken() || n.forgotten {
+	if !n.ours() || p != nil || n.set() == 1 && w.any(changeSets) || n.flags&^powersave.NodeDrain != powersave.NodePoweredDown || n.down || len(n.jobs) > 0 || n.taken() || n.forgotten || !w.homeless(n.index).IsZero() {
 		w.openSince[n.index], w.offSince[n.index] = w.now, w.now
 		return
 	}

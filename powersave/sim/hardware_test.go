@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -124,7 +125,7 @@ func (w *world) mark(a powersave.TaintHost, life int) {
 	})
 }
 
-func (w *world) hostIndex(name string) int { return int(name[1] - '0') }
+func (w *world) hostIndex(name string) int { return slices.Index(hostNames[:], name) }
 
 // taint is kube/pods' TaintHost: what stands on the host already is not acted upon again.
 func (w *world) taint(i int, mk mark) {

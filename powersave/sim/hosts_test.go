@@ -13,7 +13,28 @@ import (
 
 const hostCount = 3
 
-var hostNames = [hostCount]string{"h0", "h1", "h2"}
+// hostNames by index; the first are those of NodeSet b, if its nodes have hosts of their own.
+var hostNames = [hostCount]string{"n4", "n5", "h2"}
+
+// home is the only host that the node runs on; nil: it has none of its own.
+func (w *world) home(index int) *machine {
+	if i := index - setNodes[0].Len(); w.pinned && 0 <= i && i < setNodes[1].Len() {
+		return &w.machines[i]
+	}
+	return nil
+}
+
+// homeless says since when the node could not boot, for its own host; zero: it could. Silence counts after a while.
+func (w *world) homeless(index int) (since time.Time) {
+	m := w.home(index)
+	if m == nil || m.trouble == "" {
+		return time.Time{}
+	}
+	if m.trouble == powersave.HostNotReady || m.trouble == powersave.HostGone {
+		return m.since.Add(silent)
+	}
+	return m.since
+}
 
 // machine is a host, as Kubernetes shows it.
 type machine struct {
@@ -128,11 +149,18 @@ func (w *world) listHosts(life int) {
 	w.deliverHosts(ev)
 }
 
+// leftToTimeout says that the node's name may not be freed before SuspendTimeout: its own host was in trouble when its pod had gone.
+func (w *world) leftToTimeout(n *node) bool {
+	m := w.home(n.index)
+	return m != nil && (m.trouble != "" || w.now.Sub(m.since) < suspendTimeout)
+}
+
 // bind gives the pod a host that takes pods.
 func (w *world) bind(p *pod) bool {
 	from := int(w.some(hostCount*time.Millisecond, cordon, p.index) / time.Millisecond)
 	for i := range hostCount {
-		if p.at = (from + i) % hostCount; w.machines[p.at].trouble == "" {
+		p.at = (from + i) % hostCount
+		if m := &w.machines[p.at]; m.trouble == "" && (w.home(p.index) == nil || w.home(p.index) == m) {
 			p.host, p.Host = true, hostNames[p.at]
 			return true
 		}
@@ -213,6 +241,8 @@ func (w *world) patrolHost(n *node, p *pod) {
 		n.lastDown = w.now
 	}
 	switch {
+	case p == nil && w.home(n.index) != nil && w.home(n.index).trouble != "":
+		fine = false
 	case p == nil && n.flags.Any(powersave.NodePoweredDown):
 		least = idle
 	case p == nil || !p.alive() || p.stays || !p.host || w.machines[p.at].trouble != "" || !serves || n.flags.Any(powersave.NodePowerDown):
@@ -229,6 +259,25 @@ func (w *world) patrolHost(n *node, p *pod) {
 		n.markSince = w.now
 	} else if w.smooth(latest(n.markSince, n.changed, w.watchFrom), w.untilMarked(n, p)) {
 		w.breaks("mark is wrong", "pod %s of %s since %.3f: busy=%v with %d jobs", p.UID, n.name, n.markSince.Sub(start).Seconds(), p.Busy, len(n.jobs))
+	}
+}
+
+// patrolHome looks whether a node that is off leaves Slurm's choice when the host that it has alone is in trouble, and comes back.
+func (w *world) patrolHome(n *node, p *pod) {
+	m, drained := w.home(n.index), n.flags.Any(powersave.NodeDrain)
+	if m == nil {
+		return
+	}
+	if since := &w.homeSince[n.index]; p != nil || !n.ours() || !w.hostsListed || w.any(changeSets) || n.flags&^powersave.NodeDrain != powersave.NodePoweredDown || n.down || len(n.jobs) > 0 || n.taken() || n.forgotten ||
+		drained != w.homeDrain[n.index] {
+		*since, w.homeDrain[n.index] = w.now, drained
+	}
+	bad, since := w.homeless(n.index), latest(w.homeSince[n.index], n.reasonAt)
+	switch {
+	case !bad.IsZero() && !drained && w.smooth(latest(bad, since), idle):
+		w.breaks("offers a node that has no host", "%s since %.3f, its host is %s", w.show(n), bad.Sub(start).Seconds(), m.trouble)
+	case m.trouble == "" && drained && strings.HasPrefix(n.reason, closedReason) && strings.Contains(n.reason, " is ") && w.smooth(latest(m.since, since), idle):
+		w.breaks("stays closed", "%s, and its host has been well since %.3f", w.show(n), m.since.Sub(start).Seconds())
 	}
 }
 

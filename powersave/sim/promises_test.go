@@ -221,7 +221,7 @@ func (w *world) bootFailed(a powersave.BootFailed) {
 // slice makes no job younger. A power-up by hand of a node that boots already looks like another start.
 func (w *world) mayComeFirst(a powersave.BootFailed) {
 	n := w.node(a.Node)
-	if w.strategy[n.set()] != powersave.Greedy || a.Verdict.Trouble != powersave.TroubleCapacity || strings.HasPrefix(a.Verdict.Reason, "not up after") || !w.now.After(w.rough) ||
+	if w.strategy[n.set()] != powersave.Greedy || w.home(n.index) != nil || a.Verdict.Trouble != powersave.TroubleCapacity || strings.HasPrefix(a.Verdict.Reason, "not up after") || !w.now.After(w.rough) ||
 		!w.endOf(powerUp, n.index).IsZero() && w.endOf(powerUp, n.index).After(w.lifeAt) {
 		return
 	}
@@ -302,6 +302,7 @@ func (w *world) patrolNode(n *node, p *pod) {
 		w.breaks("orphan stays", "%s", w.show(n))
 	}
 	w.patrolHost(n, p)
+	w.patrolHome(n, p)
 	w.patrolUpdate(n, p)
 	w.patrolClosed(n, p)
 	w.patrolGone(n, p)
@@ -315,7 +316,7 @@ func (w *world) patrolNode(n *node, p *pod) {
 	if n.down || n.flags.Any(powersave.NodeDrain) {
 		n.judged = n.epoch
 	}
-	if !n.flags.Any(powersave.NodePoweringDown) || p != nil || n.judged == n.epoch || n.unheard == n.epoch || !n.ours() ||
+	if !n.flags.Any(powersave.NodePoweringDown) || p != nil || n.judged == n.epoch || n.unheard == n.epoch || !n.ours() || w.leftToTimeout(n) ||
 		n.set() == 1 && w.now.Sub(w.endOf(changeSets, 0)) < suspendTimeout {
 		n.emptySince = w.now
 	} else if w.smooth(n.emptySince, prompt) {

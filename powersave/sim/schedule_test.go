@@ -35,6 +35,7 @@ type schedule struct {
 	noGates   bool          // PrologSlurmctld is not the start-gate
 	soon      bool          // Slurm itself hardly lets requeued jobs rest
 	untold    bool          // the bridge is not told ResumeTimeout: the partition has its own
+	pinned    bool          // the nodes of NodeSet b have hosts of their own
 	steps     []step
 }
 
@@ -254,6 +255,9 @@ var plans = rapid.Custom(func(t *rapid.T) schedule {
 		s.drawWindows(t)
 	}
 	s.untold = d.often(2)
+	if s.pinned = d.often(3); s.pinned {
+		s.asks[1] = false
+	}
 	slices.SortStableFunc(s.steps, func(a, b step) int { return int(a.at - b.at) })
 	return s
 })
@@ -416,7 +420,7 @@ func (s schedule) String() string {
 	for _, o := range []struct {
 		is   bool
 		text string
-	}{{s.apart, "the classes of requests differ"}, {s.marks, "hosts of bad hardware are marked"}, {s.leftDown, "nobody else minds DOWN nodes"}, {s.noGates, "no start-gates"}, {s.untold, "an untold ResumeTimeout"}, {s.soon, "a short requeue_delay"}, {s.old, "Slurm 24.11"}, {s.probe, "a job of all nodes at the end"}, {s.long, "a long end"}, {s.patient, "long SlurmdTimeout"}} {
+	}{{s.apart, "the classes of requests differ"}, {s.marks, "hosts of bad hardware are marked"}, {s.leftDown, "nobody else minds DOWN nodes"}, {s.noGates, "no start-gates"}, {s.untold, "an untold ResumeTimeout"}, {s.soon, "a short requeue_delay"}, {s.pinned, "b has hosts of its own"}, {s.old, "Slurm 24.11"}, {s.probe, "a job of all nodes at the end"}, {s.long, "a long end"}, {s.patient, "long SlurmdTimeout"}} {
 		if o.is {
 			b.WriteString(", " + o.text)
 		}

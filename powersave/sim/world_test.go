@@ -453,7 +453,7 @@ func (w *world) sets() []powersave.NodeSet {
 	}
 	if !w.any(changeSets) {
 		sets = append(sets, set(1, setNames[1]))
-		sets[1].Deadline = w.schedule.deadline
+		sets[1].Deadline, sets[1].Pinned = w.schedule.deadline, w.pinned
 	}
 	return sets
 }
