@@ -257,7 +257,7 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet, goes outgoing) err
 		case none && set.Spec.NodeNames != "":
 			lines = append(lines, fmt.Sprintf("# NodeSet %s: all its nodes are those of older ones", set.Name))
 			continue
-		case none && set.Spec.Mode != v1alpha1.ModeDynamic && nodes[set.Name]:
+		case none && nodes[set.Name]:
 			lines = append(lines, fmt.Sprintf("# NodeSet %s: it has no nodes yet, and a node has its name", set.Name))
 			continue
 		}
@@ -293,7 +293,7 @@ func addNodeSets(f *slurmconf.File, sets []*v1alpha1.NodeSet, goes outgoing) err
 	}
 	if dynamic {
 		lines = append(lines, "# Nodes that register themselves need room in slurmctld's tables, and Slurmtide takes them down itself.",
-			fmt.Sprintf("MaxNodeCount=%d", max(most, 1)), "SuspendExcStates=DYNAMIC_NORM")
+			fmt.Sprintf("MaxNodeCount=%d", most), "SuspendExcStates=DYNAMIC_NORM")
 	}
 	if lines = slices.Concat(lines, partitions, goes.lines(partitions)); lines == nil {
 		return nil

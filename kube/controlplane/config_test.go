@@ -255,10 +255,6 @@ func TestConfigSharedNames(t *testing.T) {
 // A NodeSet that has no hosts yet has a partition all the same, so that lines that name it are valid, and jobs can wait.
 func TestConfigNoHosts(t *testing.T) {
 	sets := []*v1alpha1.NodeSet{nodeSet("hosts", "", onHosts), nodeSet("w-1", "", onHosts), nodeSet("workers", "w-[1-2]", onHosts)}
-	dynamic := nodeSet("dyn", "", func(s *v1alpha1.NodeSet) {
-		onHosts(s)
-		s.Spec.Mode, s.Spec.Shape.Features = v1alpha1.ModeDynamic, []string{"dyn"}
-	})
 	files, err := Config(Cluster{Controller: controller(func(c *v1alpha1.Controller) { c.Spec.ExtraConf = "PartitionName=all Nodes=hosts,workers" }), NodeSets: sets, Settings: settings})
 	require.NoError(t, err)
 	assert.Contains(t, files["slurm.conf"], "\nNodeSet=hosts Feature=slurmtide.no-host\n")
@@ -266,10 +262,6 @@ func TestConfigNoHosts(t *testing.T) {
 	assert.Contains(t, files["slurm.conf"], "\n# NodeSet w-1: it has no nodes yet, and a node has its name\n")
 	assert.NotContains(t, files["slurm.conf"], "NodeName= ")
 	check(t, files["slurm.conf"], "26.05")
-	files, err = Config(Cluster{Controller: controller(nil), NodeSets: []*v1alpha1.NodeSet{dynamic}, Settings: settings})
-	require.NoError(t, err)
-	assert.Contains(t, files["slurm.conf"], "\nNodeSet=dyn Feature=dyn\n")
-	assert.Contains(t, files["slurm.conf"], "\nMaxNodeCount=1\n")
 }
 
 func TestClientConfig(t *testing.T) {

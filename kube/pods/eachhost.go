@@ -27,12 +27,15 @@ func NodeOn(each *v1alpha1.EachHost, host string) (node string, ok bool) {
 	return node, ok && checkNodeName(node) == nil
 }
 
-// checkEachHost reports what says where pods run beside spec.eachHost.
+// checkEachHost reports what does not go with spec.eachHost.
 func checkEachHost(spec *v1alpha1.NodeSetSpec) error {
 	if spec.EachHost == nil {
 		return nil
 	}
 	var problems []error
+	if spec.Mode == v1alpha1.ModeDynamic {
+		problems = append(problems, errors.New("spec.eachHost needs mode Cloud: in mode Dynamic Slurmtide chooses names, and would try the same full host again and again"))
+	}
 	if len(spec.Offerings) > 0 {
 		problems = append(problems, errors.New("spec.eachHost goes without spec.offerings: a node that stays with its host has no alternative; select hosts in spec.template"))
 	}

@@ -160,9 +160,9 @@ func TestCRDRules(t *testing.T) {
 		"nodes with a dot":          {[]string{"cpu-[0-9]", `cpu.1`}, "spec.nodeNames"},
 		"several brackets":          {[]string{"cpu-[0-9]", `"r[1-2]n[00-99],gpu-1"`}, ""},
 
-		"each host":                 {append(in("eachHost: {domain: ec2.internal, alwaysOn: true}"), "  nodeNames: cpu-[0-9]\n", ""), ""},
+		"each host":                 {append(in("eachHost: {domain: ec2.internal, alwaysOn: true}\n  mode: Cloud"), "  nodeNames: cpu-[0-9]\n", ""), ""},
 		"each host, and names":      {in("eachHost: {}\n  boot: {strategy: Greedy, deadline: 5m}\n  offerings: []"), ""},
-		"each host, Dynamic":        {append(in("eachHost: {}\n  mode: Dynamic"), "  nodeNames: cpu-[0-9]\n", ""), ""},
+		"each host, Dynamic":        {append(in("eachHost: {}\n  mode: Dynamic"), "  nodeNames: cpu-[0-9]\n", ""), "spec.eachHost needs mode Cloud"},
 		"neither names nor hosts":   {[]string{"  nodeNames: cpu-[0-9]\n", ""}, "spec.nodeNames: name the nodes, or have one on each host with spec.eachHost"},
 		"each host, no domain":      {in("eachHost: {domain: .internal}"), "spec.eachHost.domain"},
 		"each host, offerings":      {in("eachHost: {}\n  offerings: [{name: spot}]"), "spec.eachHost goes without spec.offerings"},

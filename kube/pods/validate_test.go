@@ -42,7 +42,7 @@ func TestValidateOne(t *testing.T) {
 		"each host":         {func(s *v1alpha1.NodeSetSpec) { s.EachHost = &v1alpha1.EachHost{Domain: "example.com", AlwaysOn: true} }, ""},
 		"each host, Dynamic": {func(s *v1alpha1.NodeSetSpec) {
 			s.Mode, s.EachHost, s.Boot = v1alpha1.ModeDynamic, &v1alpha1.EachHost{}, &v1alpha1.BootPolicy{Deadline: hours(1)}
-		}, ""},
+		}, "spec.eachHost needs mode Cloud"},
 		"each host, offerings": {func(s *v1alpha1.NodeSetSpec) {
 			s.EachHost, s.Offerings = &v1alpha1.EachHost{}, []v1alpha1.Offering{{Name: "spot"}}
 		}, "spec.eachHost goes without spec.offerings"},

@@ -69,6 +69,7 @@ const (
 // Of the fields that speak of nodes with a record in slurm.conf, or of those without one, the wrong ones are refused.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodeNames) || has(self.eachHost)",message="spec.nodeNames: name the nodes, or have one on each host with spec.eachHost"
+// +kubebuilder:validation:XValidation:rule="!has(self.eachHost) || !has(self.mode) || self.mode != 'Dynamic'",message="spec.eachHost needs mode Cloud: in mode Dynamic Slurmtide chooses names, and would try the same full host again and again"
 // +kubebuilder:validation:XValidation:rule="!has(self.eachHost) || !has(self.offerings) || size(self.offerings) == 0",message="spec.eachHost goes without spec.offerings: a node that stays with its host has no alternative; select hosts in spec.template"
 // +kubebuilder:validation:XValidation:rule="!has(self.eachHost) || !has(self.boot) || !has(self.boot.topologyKey) && !has(self.boot.provisioningRequest)",message="spec.eachHost goes without topologyKey and provisioningRequest of spec.boot: where the pods run is settled; remove them"
 // +kubebuilder:validation:XValidation:rule="!has(self.partitions) || has(self.mode) && self.mode == 'Dynamic'",message="spec.partitions needs mode Dynamic: in mode Cloud the PartitionName lines of slurm.conf name the nodes"
@@ -111,7 +112,7 @@ type NodeSetSpec struct {
 	NodeNames string `json:"nodeNames,omitempty"`
 
 	// One node on each host that the template's node selector, required node affinity and tolerations allow, of the host's name; its pod runs there and
-	// nowhere else. Absent: a node's pod runs wherever there is room.
+	// nowhere else. Needs mode Cloud. Absent: a node's pod runs wherever there is room.
 	//
 	// +optional
 	EachHost *EachHost `json:"eachHost,omitempty"`
