@@ -188,6 +188,9 @@ func TestScaledObject(t *testing.T) {
 	o, err = NewScaledObject(set, "", false)
 	require.NoError(t, err)
 	assert.Equal(t, 7, o.Spec.MaxReplicaCount)
+	set.Spec.EachHost.AlwaysOn = true
+	_, err = NewScaledObject(set, "", false)
+	require.ErrorContains(t, err, "take alwaysOn out")
 }
 
 func TestProblems(t *testing.T) {

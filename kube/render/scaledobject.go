@@ -53,6 +53,9 @@ const (
 
 // NewScaledObject makes the one for a NodeSet. With push the scaler, which is at address, tells KEDA that nodes are needed; otherwise KEDA asks.
 func NewScaledObject(set *v1alpha1.NodeSet, address string, push bool) (ScaledObject, error) {
+	if each := set.Spec.EachHost; each != nil && each.AlwaysOn {
+		return ScaledObject{}, fmt.Errorf("NodeSet %s has spec.eachHost.alwaysOn, with which slurmtide controller writes spec.replicas, too, and neither would come to rest: take alwaysOn out, or do without a ScaledObject", set.Name)
+	}
 	names, err := slurmconf.ParseHostlist(set.Spec.NodeNames)
 	if err != nil {
 		return ScaledObject{}, err
