@@ -4,20 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
@@ -166,80 +160,4 @@ func (l *Loop) eachHost(ctx context.Context, set, next *v1alpha1.NodeSet, ours b
 	set.ResourceVersion, set.Generation = written.ResourceVersion, written.Generation
 	next.ResourceVersion, next.Generation = written.ResourceVersion, written.Generation
 	return 0, nil
-}
-
-// unread is what of hosts may not be done: list, watch.
-type unread struct {
-	mu     sync.Mutex
-	denied map[string]bool
-}
-
-func (u *unread) is() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.denied["list"] || u.denied["watch"]
-}
-
-// note takes in how a request ended, and tells whether that is another answer than before. Errors of other kinds say nothing.
-func (u *unread) note(verb string, err error) (news bool) {
-	denied := apierrors.IsForbidden(err)
-	if err != nil && !denied {
-		return false
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if news = u.denied[verb] != denied; news {
-		if u.denied == nil {
-			u.denied = map[string]bool{}
-		}
-		u.denied[verb] = denied
-	}
-	return news
-}
-
-// watchHosts keeps hosts once it runs, for which rights are needed that not everybody gives.
-func (l *Loop) watchHosts() cache.SharedIndexInformer {
-	nodes := l.kube.CoreV1().Nodes()
-	note := func(verb string, err error) {
-		if l.unread.note(verb, err) {
-			for _, k := range l.setsOnHosts(nil) {
-				l.queue.Add(k)
-			}
-		}
-	}
-	i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := nodes.List(ctx, o)
-			note("list", err)
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := nodes.Watch(ctx, o)
-			note("watch", err)
-			return w, err
-		},
-	}, l.kube), &corev1.Node{}, 0, cache.Indexers{})
-	_ = i.SetTransform(slim) // fails only when the informer runs already, as does the next
-	_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-		if !apierrors.IsForbidden(err) { // of which the conditions tell
-			cache.DefaultWatchErrorHandler(ctx, r, err)
-		}
-	})
-	l.watch(i, l.setsOnHosts, func(before, now metav1.Object) bool {
-		b, ok1 := before.(*corev1.Node)
-		n, ok2 := now.(*corev1.Node)
-		return !ok1 || !ok2 || !reflect.DeepEqual(b.Labels, n.Labels) || !reflect.DeepEqual(b.Spec, n.Spec)
-	})
-	return i
-}
-
-// setsOnHosts are the NodeSets with spec.eachHost.
-func (l *Loop) setsOnHosts(metav1.Object) (keys []key) {
-	all, _ := l.nodeSets.List(everything)
-	for _, set := range all {
-		if set.Spec.EachHost != nil {
-			keys = append(keys, key{kindNodeSet, set.Namespace, set.Name})
-		}
-	}
-	return keys
 }
