@@ -1,12 +1,15 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -14,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -83,4 +87,23 @@ func TestUnreadUntilAllowed(t *testing.T) {
 	require.Eventually(t, func() bool { return l.hosts.HasSynced() }, time.Minute, 10*time.Millisecond)
 	assert.False(t, l.unread.is())
 	assert.Len(t, l.hosts.GetStore().List(), 1)
+}
+
+// While something cannot be read nothing is done, and the log says what it is.
+func TestUnreadKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l := newLoop(fake.NewClientset(), tidefake.NewSimpleClientset(), dynamicfake.NewSimpleDynamicClient(scheme.Scheme), Options{Settings: settings, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		defer l.queue.ShutDown()
+		l.synced["Lease"] = func() bool { return false }
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		time.Sleep(readsWithin + time.Minute)
+		cancel()
+		require.NoError(t, <-done)
+		assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("waiting for objects to be read")))
+		assert.Contains(t, log.String(), "kinds=[Lease]")
+		assert.NotContains(t, log.String(), "control plane runs")
+	})
 }

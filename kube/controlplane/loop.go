@@ -40,6 +40,8 @@ const (
 	mendedWithin = 10 * time.Second
 	// nodesGoneWithin is the same while nodes are kept in slurm.conf for their pods.
 	nodesGoneWithin = 5 * time.Second
+	// readsWithin is after how long the log says what has not been read.
+	readsWithin = 10 * time.Second
 	// Waits after failures.
 	retryFirst = 250 * time.Millisecond
 	retryMost  = time.Minute
@@ -76,8 +78,9 @@ type Loop struct {
 	refused sync.Map // of refusal, by claim and size
 
 	tideFactory tideinformers.SharedInformerFactory
-	made        []cache.SharedIndexInformer // of objects with our label, and of leases
-	kinds       map[string]cache.Store      // of what is carried out
+	made        map[string]cache.SharedIndexInformer // of objects with our label, and of leases
+	kinds       map[string]cache.Store               // of what is carried out
+	synced      map[string]cache.InformerSynced      // of both, as long as nothing is done
 	controllers listers.ControllerLister
 	accountings listers.AccountingLister
 	restApis    listers.RestApiLister
@@ -138,10 +141,11 @@ func newLoop(kube groups.Interface, tide versioned.Interface, d dynamic.Interfac
 		"RoleBinding":    informer(kube, kube.RbacV1().RoleBindings(in), &rbacv1.RoleBinding{}, ours),
 		"StatefulSet":    informer(kube, apps.StatefulSets(in), &appsv1.StatefulSet{}, ours), "Deployment": informer(kube, apps.Deployments(in), &appsv1.Deployment{}, ours),
 	}
-	l.made = append(slices.Collect(maps.Values(own)), pods)
+	l.made = maps.Clone(own)
+	l.made["Pod"] = pods
 	if in == metav1.NamespaceAll {
 		leases := informer(kube, kube.CoordinationV1().Leases(in), &coordinationv1.Lease{}, metav1.ListOptions{FieldSelector: metav1.ObjectNameField + "=" + NamespaceLease})
-		l.leases, l.made = leases.GetStore(), append(l.made, leases)
+		l.leases, l.made["Lease"] = leases.GetStore(), leases
 	}
 	l.deployments = own["Deployment"].GetStore()
 	l.applier = applier{dynamic: d, metrics: o.Metrics, known: map[string]cache.Store{}}
@@ -149,10 +153,15 @@ func newLoop(kube groups.Interface, tide versioned.Interface, d dynamic.Interfac
 		l.applier.known[kind] = informer.GetStore()
 		l.watch(informer, l.ownersOf, always)
 	}
-	l.kinds = map[string]cache.Store{
-		"Controller": api.Controllers().Informer().GetStore(), "Accounting": api.Accountings().Informer().GetStore(), "RestApi": api.RestApis().Informer().GetStore(),
-		"Token": api.Tokens().Informer().GetStore(), "LoginSet": api.LoginSets().Informer().GetStore(),
-		kindNodeSet: api.NodeSets().Informer().GetStore(),
+	l.kinds, l.synced = map[string]cache.Store{}, map[string]cache.InformerSynced{}
+	for kind, informer := range map[string]cache.SharedIndexInformer{
+		"Controller": api.Controllers().Informer(), "Accounting": api.Accountings().Informer(), "RestApi": api.RestApis().Informer(),
+		"Token": api.Tokens().Informer(), "LoginSet": api.LoginSets().Informer(), kindNodeSet: api.NodeSets().Informer(),
+	} {
+		l.kinds[kind], l.synced[kind] = informer.GetStore(), informer.HasSynced
+	}
+	for kind, informer := range l.made {
+		l.synced[kind] = informer.HasSynced
 	}
 	l.watch(pods, l.ownersOf, always)
 	l.watch(api.Controllers().Informer(), l.controllerAndFriends, always)
@@ -177,19 +186,19 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer cancel()
 	l.tideFactory.Start(ctx.Done())
 	var informers sync.WaitGroup
-	synced := make([]cache.InformerSynced, len(l.made))
-	for i, informer := range l.made {
+	for _, informer := range l.made {
 		informers.Go(func() { informer.RunWithContext(ctx) })
-		synced[i] = informer.HasSynced
 	}
 	l.readHosts = sync.OnceFunc(func() { informers.Go(func() { l.hosts.RunWithContext(ctx) }) })
 	defer l.tideFactory.Shutdown()
 	defer informers.Wait()
 	defer cancel()
-	l.tideFactory.WaitForCacheSync(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+	late := time.AfterFunc(readsWithin, l.tellUnread)
+	defer late.Stop()
+	if !cache.WaitForCacheSync(ctx.Done(), slices.Collect(maps.Values(l.synced))...) {
 		return nil
 	}
+	late.Stop()
 	l.o.Log.Info("control plane runs", "namespace", l.o.Namespace)
 	done := make(chan struct{})
 	for range l.o.Workers {
@@ -205,6 +214,19 @@ func (l *Loop) Run(ctx context.Context) error {
 		<-done
 	}
 	return nil
+}
+
+// tellUnread names the kinds that cannot be read: nothing is done before.
+func (l *Loop) tellUnread() {
+	var kinds []string
+	for kind, synced := range l.synced {
+		if !synced() {
+			kinds = append(kinds, kind)
+		}
+	}
+	if slices.Sort(kinds); len(kinds) > 0 {
+		l.o.Log.Warn("waiting for objects to be read; nothing is carried out before: see that the service account may list and watch them, and that their CRDs are there", "kinds", kinds)
+	}
 }
 
 // resync looks at everything again, until ctx is done. Each object has its second of the minute: all at once would wait for each other.
