@@ -167,6 +167,7 @@ func newLoop(kube groups.Interface, tide versioned.Interface, d dynamic.Interfac
 	l.watch(api.Controllers().Informer(), l.controllerAndFriends, always)
 	l.watch(api.Accountings().Informer(), l.accountingAndFriends, always)
 	l.watch(api.NodeSets().Informer(), l.nodeSetAndFriends, inSpec)
+	l.watch(api.NodeSets().Informer(), itself(kindNodeSet), hostsToldOtherwise)
 	l.watch(api.RestApis().Informer(), itself("RestApi"), always)
 	l.watch(api.Tokens().Informer(), itself("Token"), always)
 	l.watch(api.LoginSets().Informer(), itself("LoginSet"), always)

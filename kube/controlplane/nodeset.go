@@ -2,9 +2,11 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,16 +31,16 @@ func (l *Loop) nodeSet(ctx context.Context, namespace, name string) (time.Durati
 	if err != nil {
 		return 0, err
 	}
-	ours := namesAreOurs(set)
+	given := namesGiven(set)
 	set = set.DeepCopy()
 	set.ManagedFields = nil // slim has changed them, and the API server would take them
 	next := set.DeepCopy()
 	wait := l.alone(set, next)
-	again, err := l.eachHost(ctx, set, next, ours)
-	if err != nil {
+	again, err := l.eachHost(ctx, set, next, given)
+	if err != nil && !lasting(err) {
 		return 0, err
 	}
-	return sooner(wait, again), writeStatus(ctx, l, "NodeSet", l.tide.SlurmtideV1alpha1().NodeSets(namespace), set, next, set.Status.Conditions, next.Status.Conditions)
+	return sooner(wait, again), errors.Join(err, writeStatus(ctx, l, "NodeSet", l.tide.SlurmtideV1alpha1().NodeSets(namespace), set, next, set.Status.Conditions, next.Status.Conditions))
 }
 
 // alone says so in next if nobody looks at a NodeSet: it names no Controller of its namespace, and no bridge has said a word about it, as one of a slurmctld elsewhere
@@ -63,7 +65,26 @@ func (l *Loop) alone(set, next *v1alpha1.NodeSet) (wait time.Duration) {
 	return 0
 }
 
-// nodeSetAndFriends are a NodeSet and the Controllers in whose slurm.conf it is.
+// nodeSetAndFriends are a NodeSet, the Controllers in whose slurm.conf it is, and those of its cluster that leave names to it.
 func (l *Loop) nodeSetAndFriends(o metav1.Object) []key {
-	return append(l.controllersOfNodeSet(o), key{kindNodeSet, o.GetNamespace(), o.GetName()})
+	keys := append(l.controllersOfNodeSet(o), key{kindNodeSet, o.GetNamespace(), o.GetName()})
+	if set, ok := o.(*v1alpha1.NodeSet); ok {
+		for _, other := range l.besides(set) {
+			if other.Spec.EachHost != nil {
+				keys = append(keys, key{kindNodeSet, other.Namespace, other.Name})
+			}
+		}
+	}
+	return keys
+}
+
+// hostsToldOtherwise is whether somebody has changed the condition HostsFollowed: a bridge writes all conditions, and this one as it has read it last.
+func hostsToldOtherwise(before, now metav1.Object) bool {
+	b, ok1 := before.(*v1alpha1.NodeSet)
+	n, ok2 := now.(*v1alpha1.NodeSet)
+	if !ok1 || !ok2 {
+		return false
+	}
+	was := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionHostsFollowed)
+	return was != nil && !equality.Semantic.DeepEqual(was, meta.FindStatusCondition(n.Status.Conditions, v1alpha1.ConditionHostsFollowed))
 }

@@ -265,11 +265,12 @@ func sameSlurmdbd(a *v1alpha1.Accounting, s Settings) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-func older(a, b *v1alpha1.Controller) bool {
-	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
+func older(a, b metav1.Object) bool {
+	made, other := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	if made.Equal(&other) {
+		return a.GetNamespace()+"/"+a.GetName() < b.GetNamespace()+"/"+b.GetName()
 	}
-	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	return made.Before(&other)
 }
 
 // fromMemory lets the API server answer without asking etcd, which is much faster: what it says may be some milliseconds old.

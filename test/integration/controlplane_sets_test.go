@@ -155,6 +155,9 @@ func (p *plane) testEachHost(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Equal(t, given, get().Spec.NodeNames, "names that somebody has written")
 	}
+	is := meta.FindStatusCondition(get().Status.Conditions, v1alpha1.ConditionHostsFollowed)
+	require.NotNil(t, is)
+	assert.Equal(t, "spec.nodeNames is written by somebody: take it out, and nodes follow hosts", is.Message)
 	write(nil)
 	waitSpec(host, 1)
 	p.slurm("scontrol", "update", "nodename="+paper, "state=power_down_force") // its slurmd would never come

@@ -55,7 +55,7 @@ const (
 	ConditionFloorReached = "FloorReached"
 	// ConditionUpdated is False while pods are of an older revision than the NodeSet.
 	ConditionUpdated = "Updated"
-	// ConditionHostsFollowed is False while a NodeSet with spec.eachHost has no hosts, or nobody can tell.
+	// ConditionHostsFollowed is False while a NodeSet with spec.eachHost has no hosts, nobody can tell, or nobody follows them.
 	ConditionHostsFollowed = "HostsFollowed"
 )
 
