@@ -25,7 +25,7 @@ func TestMutants(t *testing.T) {
 	for _, f := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) {
 			sentence, binary := plant(t, f)
-			out, err := exec.Command(binary, "-test.run", "TestSchedules", "-schedules", "60000", "-brief").CombinedOutput()
+			out, err := exec.Command(binary, "-test.run", "TestSchedules", "-schedules", "200000", "-brief").CombinedOutput()
 			require.Error(t, err, "not found: %s", sentence)
 			require.Regexp(t, `in \d+ schedules, seeds \[`, string(out), "it ends in another way than by a broken promise")
 			t.Logf("%s Found: %s", sentence, verdict(string(out)))
