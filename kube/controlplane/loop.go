@@ -230,7 +230,7 @@ func (l *Loop) tellUnread() {
 	}
 }
 
-// resync looks at everything again, until ctx is done. Each object has its second of the minute: all at once would wait for each other.
+// resync looks at everything again, until ctx is done. Each object has its moment of the minute: all at once would wait for each other.
 func (l *Loop) resync(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -243,19 +243,21 @@ func (l *Loop) resync(ctx context.Context) {
 		for kind, store := range l.kinds {
 			for _, object := range store.ListKeys() {
 				namespace, name, _ := cache.SplitMetaNamespaceKey(object) // fails for no key of a store
-				if k := (key{kind, namespace, name}); k.second() == second%int(resyncEvery/time.Second) {
-					l.queue.Add(k)
+				k := key{kind, namespace, name}
+				if its, after := k.turn(); its == second%int(resyncEvery/time.Second) {
+					l.queue.AddAfter(k, after)
 				}
 			}
 		}
 	}
 }
 
-// second is when in resyncEvery an object's turn is.
-func (k key) second() int {
+// turn is when in resyncEvery an object is looked at: in a second of it, and so long after that has begun.
+func (k key) turn() (second int, after time.Duration) {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, k.kind+"/"+k.namespace+"/"+k.name)
-	return int(h.Sum32() % uint32(resyncEvery/time.Second))
+	const seconds = uint32(resyncEvery / time.Second)
+	return int(h.Sum32() % seconds), time.Duration(h.Sum32()/seconds%900) * time.Millisecond
 }
 
 // next handles one object.

@@ -32,7 +32,7 @@ func TestResync(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go l.resync(ctx)
-		time.Sleep(time.Second / 2)
+		time.Sleep(950 * time.Millisecond) // all that is due in a second is in the queue by then
 		turns := map[key]int{}
 		for range 2 * int(resyncEvery/time.Second) {
 			time.Sleep(time.Second)
