@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
@@ -105,10 +106,10 @@ func (c chooser) chooses(host *corev1.Node) (node string, member bool, err error
 
 // tolerates says that no taint keeps new pods off the host but those by which Kubernetes tells of its state.
 func tolerates(template *corev1.PodSpec, host *corev1.Node) bool {
-	return !slices.ContainsFunc(host.Spec.Taints, func(taint corev1.Taint) bool {
-		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/") &&
-			!slices.ContainsFunc(template.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Background(), &taint, true) })
-	})
+	_, repelled := scheduling.FindMatchingUntoleratedTaint(klog.Background(), host.Spec.Taints, template.Tolerations, func(taint *corev1.Taint) bool {
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/")
+	}, true)
+	return !repelled
 }
 
 // namesGiven says that somebody else has written spec.nodeNames; "" if nobody has. slim has left the managers of that field alone.

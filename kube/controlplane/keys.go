@@ -74,7 +74,7 @@ func accountingKeys(a *v1alpha1.Accounting) []wantedKey {
 	return []wantedKey{one("slurmKeyRef", a.Spec.SlurmKeyRef, accountingSlurmKeyRef(a)), one("jwtKeyRef", a.Spec.JWTKeyRef, accountingJWTKeyRef(a))}
 }
 
-// makeKeys makes the keys that are ours to make, once, and looks whether the others are there, all at once: it is most of what the handling of a Controller takes.
+// makeKeys makes the keys that are ours to make, once, and looks whether the others are there, all at once: each is a request.
 // found are Secrets that were there before.
 func (l *Loop) makeKeys(ctx context.Context, keys []wantedKey) (found []string, err error) {
 	before, errs := make([]bool, len(keys)), make([]error, len(keys))

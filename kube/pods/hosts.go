@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
 	"github.com/slurmtide/slurmtide/powersave"
@@ -168,9 +169,7 @@ func keepsOff(taint *corev1.Taint, tolerations []corev1.Toleration) bool {
 	case taint.Key == corev1.TaintNodeUnschedulable, taint.Key == corev1.TaintNodeNotReady, taint.Key == corev1.TaintNodeUnreachable:
 		return false // known by other signs
 	}
-	return !slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
-		return t.ToleratesTaint(klog.Background(), taint, true)
-	})
+	return !scheduling.TolerationsTolerateTaint(klog.Background(), tolerations, taint, true)
 }
 
 // hostsRead says once that hosts may not be read.
