@@ -1,12 +1,12 @@
 package controlplane
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/slurmtide/slurmtide/internal/cli/clitest"
 	tidefake "github.com/slurmtide/slurmtide/kube/generated/clientset/versioned/fake"
 	"github.com/slurmtide/slurmtide/kube/groups"
 )
@@ -92,8 +93,8 @@ func TestUnreadUntilAllowed(t *testing.T) {
 // While something cannot be read nothing is done, and the log says what it is.
 func TestUnreadKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		l := newLoop(fake.NewClientset(), tidefake.NewSimpleClientset(), dynamicfake.NewSimpleDynamicClient(scheme.Scheme), Options{Settings: settings, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		log := &clitest.Log{}
+		l := newLoop(fake.NewClientset(), tidefake.NewSimpleClientset(), dynamicfake.NewSimpleDynamicClient(scheme.Scheme), Options{Settings: settings, Log: slog.New(slog.NewTextHandler(log, nil))})
 		defer l.queue.ShutDown()
 		l.synced["Lease"] = func() bool { return false }
 		ctx, cancel := context.WithCancel(t.Context())
@@ -102,7 +103,7 @@ func TestUnreadKinds(t *testing.T) {
 		time.Sleep(readsWithin + time.Minute)
 		cancel()
 		require.NoError(t, <-done)
-		assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("waiting for objects to be read")))
+		assert.Equal(t, 1, strings.Count(log.String(), "waiting for objects to be read"))
 		assert.Contains(t, log.String(), "kinds=[Lease]")
 		assert.NotContains(t, log.String(), "control plane runs")
 	})

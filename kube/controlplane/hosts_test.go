@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,12 +192,20 @@ func TestNamesGiven(t *testing.T) {
 // hostsLoop runs a Loop in the bubble until the test ends.
 func hostsLoop(t *testing.T, kube *fake.Clientset, sets ...*v1alpha1.NodeSet) *tidefake.Clientset {
 	t.Helper()
+	tide := strictAPI(t, sets...)
+	runLoop(t, kube, tide)
+	return tide
+}
+
+// strictAPI has NodeSets, and refuses writes as an API server does.
+func strictAPI(t *testing.T, sets ...*v1alpha1.NodeSet) *tidefake.Clientset {
+	t.Helper()
 	tide := tidefake.NewSimpleClientset()
 	for _, set := range sets {
 		setCondition(&set.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid"}, 1) // a bridge elsewhere
 		require.NoError(t, tide.Tracker().Add(set))
 	}
-	// As an API server does: it refuses who has read another version, counts changes of the spec, and takes nothing but the status for the status.
+	// It refuses who has read another version, counts changes of the spec, and takes nothing but the status for the status.
 	versions := 0
 	live := func(a kubetesting.Action, name, version string) (*v1alpha1.NodeSet, error) {
 		now, err := tide.Tracker().Get(a.GetResource(), a.GetNamespace(), name)
@@ -245,6 +254,11 @@ func hostsLoop(t *testing.T, kube *fake.Clientset, sets ...*v1alpha1.NodeSet) *t
 		set.Generation++
 		return store(a, set)
 	})
+	return tide
+}
+
+func runLoop(t *testing.T, kube *fake.Clientset, tide *tidefake.Clientset) {
+	t.Helper()
 	l := newLoop(kube, tide, dynamicfake.NewSimpleDynamicClient(scheme.Scheme), Options{Settings: settings, Workers: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -253,7 +267,6 @@ func hostsLoop(t *testing.T, kube *fake.Clientset, sets ...*v1alpha1.NodeSet) *t
 		cancel()
 		require.NoError(t, <-done)
 	})
-	return tide
 }
 
 func getHosts(t *testing.T, tide *tidefake.Clientset, name string) (set *v1alpha1.NodeSet, is metav1.Condition) {
@@ -421,9 +434,11 @@ func TestHostsAreNotWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				set := nodeSet("hosts", "", onHosts)
-				refused := true
-				tide := hostsLoop(t, fake.NewClientset(host("w-1")), set)
-				tide.PrependReactor("patch", "nodesets", func(kubetesting.Action) (bool, runtime.Object, error) { return refused, nil, test.err })
+				var refused atomic.Bool
+				refused.Store(true)
+				tide := strictAPI(t, set)
+				tide.PrependReactor("patch", "nodesets", func(kubetesting.Action) (bool, runtime.Object, error) { return refused.Load(), nil, test.err })
+				runLoop(t, fake.NewClientset(host("w-1")), tide)
 				time.Sleep(3 * resyncEvery)
 				_, is := getHosts(t, tide, "hosts")
 				assert.Equal(t, "WriteFailed", is.Reason)
@@ -431,7 +446,7 @@ func TestHostsAreNotWritten(t *testing.T) {
 				for _, want := range test.want {
 					assert.Contains(t, is.Message, want)
 				}
-				refused = false
+				refused.Store(false)
 				time.Sleep(2 * resyncEvery)
 				set, is = getHosts(t, tide, "hosts")
 				assert.Equal(t, "w-1", set.Spec.NodeNames)
@@ -471,9 +486,9 @@ func TestHostsAreToldAgain(t *testing.T) {
 func TestHostsMayNotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := fake.NewClientset(host("w-1"))
-		allowed := false
+		var allowed atomic.Bool
 		refuse := func(kubetesting.Action) error {
-			if allowed {
+			if allowed.Load() {
 				return nil
 			}
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
@@ -493,7 +508,7 @@ func TestHostsMayNotBeRead(t *testing.T) {
 		assert.Empty(t, set.Spec.NodeNames)
 		assert.Contains(t, is.Message, "may not list and watch nodes")
 		assert.Contains(t, is.Message, "controller.hosts.enabled")
-		allowed = true
+		allowed.Store(true)
 		time.Sleep(3 * resyncEvery)
 		set, is = getHosts(t, tide, "hosts")
 		assert.Equal(t, "Following", is.Reason)
