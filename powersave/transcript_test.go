@@ -146,6 +146,8 @@ func (p *player) event(cmd string, args []string) powersave.Event {
 					set.Strategy = powersave.BootStrategy(v)
 				case "deadline":
 					set.Deadline = p.duration(v)
+				case "backoff": // the first
+					set.BackoffInitial = p.duration(v)
 				case "grace":
 					set.UnschedulableGrace = p.duration(v)
 				case "room":

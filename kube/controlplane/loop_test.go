@@ -49,3 +49,14 @@ func TestResync(t *testing.T) {
 		}
 	})
 }
+
+// Those of one second are not looked at all at once either.
+func TestTurns(t *testing.T) {
+	moments := map[time.Duration]int{}
+	for i := range 1000 {
+		second, after := key{"Controller", fmt.Sprint("slurm-", i), "tide"}.turn()
+		assert.Less(t, after, time.Second)
+		moments[time.Duration(second)*time.Second+after.Truncate(100*time.Millisecond)]++
+	}
+	assert.Greater(t, len(moments), 400, "of 540 tenths of seconds")
+}
